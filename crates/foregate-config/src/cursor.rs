@@ -64,7 +64,7 @@ struct OpenNode {
     name: String,
     arguments: usize,
     props: Vec<String>,
-    /// The property whose value comes next.
+    /// The property that waits for its value.
     pending: Option<String>,
 }
 

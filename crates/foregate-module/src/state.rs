@@ -203,9 +203,9 @@ pub struct State {
     pub slots: Slots,
     /// Steps that run no more.
     pub skipped: Steps,
-    /// Keys whose `when` has been evaluated, by [`PlannedStep::key`](crate::PlannedStep::key).
+    /// Keys with an evaluated `when`, by [`PlannedStep::key`](crate::PlannedStep::key).
     pub(crate) decided: Steps,
-    /// The keys whose `when` was true.
+    /// The keys with a true `when`.
     pub(crate) wanted: Steps,
     /// Filters of the request's body, in their order.
     pub request_filters: Vec<Filtered>,

@@ -74,11 +74,11 @@ impl Handover {
 
     /// Where connections are passed to, if anywhere.
     pub fn passage(&self) -> Option<Arc<Passage>> {
-        // At nearly no cost while there is none.
+        // This costs hardly anything while there is no passage.
         if self.passage.load().is_none() { None } else { self.passage.load_full() }
     }
 
-    /// Passes connections there from now on, or nowhere; gives the one before.
+    /// Passes connections to this generation from now on, or to none. Returns the previous one.
     pub fn set_passage(&self, passage: Option<Arc<Passage>>) -> Option<Arc<Passage>> {
         self.passage.swap(passage)
     }

@@ -12,8 +12,7 @@ const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// A key for a handshake that the client made without one.
 pub fn new_key() -> String {
     let mut nonce = [0u8; 16];
-    // A source of randomness that fails leaves a key that is valid all the same: it proves nothing
-    // but freshness.
+    // If the source of randomness fails, the key is still valid: it only proves freshness.
     let _ = SystemRandom::new().fill(&mut nonce);
     STANDARD.encode(nonce)
 }

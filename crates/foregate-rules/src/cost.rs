@@ -15,7 +15,7 @@ pub(crate) fn is_bounded(hir: &Hir) -> bool {
     active(hir) <= MAX_POSITIONS
 }
 
-/// At most this many positions of an expression are active at once, wherever in a text it may begin.
+/// At most this many positions of an expression are active at once, wherever in a text a match begins.
 fn active(hir: &Hir) -> usize {
     if let Some(word) = word(hir) {
         return active_of_word(word);
@@ -190,7 +190,7 @@ fn most_at_an_end<'w>(words: impl Iterator<Item = &'w [u8]>) -> usize {
     most
 }
 
-/// The text that an expression stands for, but for the case of its letters.
+/// The text that an expression matches, regardless of case.
 fn word(hir: &Hir) -> Option<Vec<u8>> {
     match hir.kind() {
         HirKind::Empty => Some(Vec::new()),

@@ -37,7 +37,7 @@ pub enum Word<'t> {
     Other,
 }
 
-/// The words of an expression with their places, up to the first that is none.
+/// The words of an expression with their places, up to the first invalid one.
 pub fn words(text: &str) -> impl Iterator<Item = (Word<'_>, Range<usize>)> {
     let (mut at, mut quote) = (0, Quote::Text);
     std::iter::from_fn(move || {

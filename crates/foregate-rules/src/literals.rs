@@ -68,7 +68,7 @@ impl Needs {
     fn new(run: Vec<Vec<Byte>>, place: Place, whole: bool) -> Self {
         let mut bytes = run.iter().flatten();
         let fold = bytes.any(|byte| byte.either);
-        // A letter in one case beside one in either: the search may find the first in the wrong case.
+        // A letter in one case next to a letter in either case: the search may find the first in the wrong case.
         let mixed = fold && run.iter().flatten().any(|byte| !byte.either && byte.byte.is_ascii_alphabetic());
         let text = |text: &Vec<Byte>| -> Box<[u8]> {
             let bytes = text.iter().map(|byte| if fold { byte.byte.to_ascii_lowercase() } else { byte.byte });
@@ -107,7 +107,7 @@ fn is_look(hir: &Hir, look: Look) -> bool {
     matches!(hir.kind(), HirKind::Look(found) if *found == look)
 }
 
-/// The texts that as many of the first parts as possible stand for together, and how many parts that are.
+/// The texts that the longest run of parts from the start matches, and the number of these parts.
 fn run_from(parts: &[&Hir]) -> (Vec<Vec<Byte>>, usize) {
     let mut run = vec![Vec::new()];
     for (length, part) in parts.iter().enumerate() {
@@ -119,7 +119,7 @@ fn run_from(parts: &[&Hir]) -> (Vec<Vec<Byte>>, usize) {
     (run, parts.len())
 }
 
-/// All texts that an expression stands for; `None` if there are too many, or if it is more than a list of texts.
+/// All texts that an expression matches; `None` if there are too many, or if it is not a list of texts.
 fn texts_of(hir: &Hir) -> Option<Vec<Vec<Byte>>> {
     match hir.kind() {
         HirKind::Empty => Some(vec![Vec::new()]),

@@ -41,7 +41,8 @@ impl IpRange {
         Self { v4, first, last: first }
     }
 
-    /// The network of the first `bits` bits. The bits after them have to be zero: else it was meant otherwise.
+    /// The network of the first `bits` bits. The bits after them have to be zero, otherwise the network is probably a
+    /// mistake.
     pub(crate) fn network(address: IpAddr, bits: u8) -> Result<Self, String> {
         let width = if address.is_ipv4() { 32 } else { 128 };
         if bits > width {

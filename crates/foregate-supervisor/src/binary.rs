@@ -61,7 +61,7 @@ impl Binary {
         self.file.as_ref()
     }
 
-    /// Returns true if it is the program that runs in this process. A script is none that could run here.
+    /// Returns true if this program runs in this process. A script never does.
     pub(crate) fn runs_here(&self) -> bool {
         let own = File::open("/proc/self/exe").ok();
         self.file.is_none() || self.identity() == own.as_ref().and_then(identity_of)

@@ -112,7 +112,7 @@ pub enum Order {
         /// The share.
         share: u32,
     },
-    /// Accepts by itself, and serves metrics and the admin socket. [`Report::Done`].
+    /// Accepts alone, and serves metrics and the admin socket. [`Report::Done`].
     Accept,
     /// No other generation is bound to cores any more: the process binds its workers, if its configuration says so. Has
     /// no answer.
@@ -175,7 +175,7 @@ pub enum Report {
         version: String,
         /// Its own process, which a wrapper may have started.
         pid: u32,
-        /// In words, the parts of the configuration that it does without until its next start.
+        /// The parts of the configuration that are not in effect until its next start, in words.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         lacks: Vec<String>,
         /// Knows [`Order::Inherit`].

@@ -422,7 +422,7 @@ impl Supervisor {
         }
     }
 
-    /// Keeps the state of the process that serves as it is now. In a trial the trial does.
+    /// Keeps the present state of the serving process. During a trial, the trial does this.
     fn save_items(self: &Rc<Self>) {
         let in_trial = self.state.borrow().trial.is_some();
         if let Some(serving) = self.serving().filter(|serving| !in_trial && *serving.ready.borrow()) {

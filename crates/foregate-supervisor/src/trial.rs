@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(200);
 const HALF: Duration = Duration::from_millis(400);
 /// Requests that the new version should have answered by the end of a stage.
 const REQUESTS_LEAST: u64 = 50;
-/// A stage without so many requests lasts so many times as long.
+/// A stage with too few requests lasts this many times as long.
 const LONGER: u32 = 3;
 /// A stage may pause so long for memory, and no longer.
 const PAUSE_MOST: Duration = Duration::from_secs(30);

@@ -140,7 +140,7 @@ impl HeaderList {
         self.entries.shrink_to(fields);
     }
 
-    /// Takes memory for this many bytes and fields more.
+    /// Reserves memory for this many more bytes and fields.
     pub fn reserve(&mut self, arena: usize, fields: usize) {
         self.arena.reserve(arena);
         self.entries.reserve(fields);

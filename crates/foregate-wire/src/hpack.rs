@@ -135,8 +135,8 @@ impl Inspector {
         self.table.trim();
     }
 
-    /// The size of the well-formed field of the dynamic table that a single byte stands for: most of a usual block is
-    /// made of these.
+    /// The size of the dynamic table's field that a single byte refers to, if it is well-formed: most of a usual block consists of such
+    /// bytes.
     #[inline]
     fn plain(&self, first: u8) -> Option<usize> {
         let number =
@@ -368,7 +368,7 @@ impl InspectedBlock<'_> {
     /// Appends a block to `out` that is malformed itself (it holds a Transfer-Encoding), whatever was wrong with this one, and
     /// makes the same of the table of a decoder as [`Self::harmless`]. It is no longer than the largest table and 16 bytes.
     ///
-    /// `false` if there is none, since an entry is too small for that: name and value are both empty.
+    /// `false` if there is none, because an entry is too small for it: name and value are both empty.
     #[must_use]
     pub fn substitute(&self, out: &mut Vec<u8>) -> bool {
         let made = self.harmless(out);

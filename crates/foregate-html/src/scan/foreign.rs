@@ -53,7 +53,7 @@ impl Foreign {
         !self.spaces.is_empty()
     }
 
-    /// The name of an element whose attributes matter here.
+    /// The name of an element, if its attributes matter here.
     pub fn reads(&self, name: Name) -> Option<Name> {
         (self.is_inside() && matches!(name, FONT | ANNOTATION_XML)).then_some(name)
     }

@@ -94,7 +94,7 @@ struct ApiError(StatusCode, String);
 type ApiResult = Result<HttpResponse, ApiError>;
 
 impl AdminApi {
-    /// Answers a request of `who`.
+    /// Answers a request.
     pub(super) async fn answer(
         &self,
         request: HttpRequest,

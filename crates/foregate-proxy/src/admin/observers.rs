@@ -14,7 +14,7 @@ use crate::telemetry::live::Watching;
 const OBSERVERS_MOST: usize = 8;
 static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
 
-/// An observer, who gets the figures of each second.
+/// An observer, with a channel for the figures of each second.
 pub(super) struct Observer {
     proxy: Arc<Proxy>,
     ticks: Interval,

@@ -255,7 +255,7 @@ impl Cache {
         self.shield.tell(&bytes)
     }
 
-    /// Purges what the purge of another node names, at once; everything for bytes that are no purge.
+    /// Applies the purge of another node at once. Bytes that are not a purge purge everything.
     fn repeat_purge(self: &Arc<Self>, purge: &[u8]) -> Option<Recording> {
         let Some(mut recording) = self.store.repeat(purge) else {
             return self.repeat_purge(&everything());

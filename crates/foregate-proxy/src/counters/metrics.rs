@@ -298,7 +298,7 @@ pub(crate) struct ErrorCount {
 pub struct SiteCounters {
     shards: [PaddedCounters<SiteShard>; SHARDS],
     errors: Mutex<Vec<ErrorCount>>,
-    /// Requests whose traces are recorded.
+    /// Requests with recorded traces.
     pub exemplars: Exemplars,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct ExchangeSpans {
     pub trace: Arc<RequestTrace>,
     /// The work of the proxy under way.
     work: Option<OpenSpan>,
-    /// The phase whose steps are running.
+    /// The phase that is running.
     phase: Option<OpenSpan>,
 }
 

@@ -1,4 +1,4 @@
-//! The spans of an exchange whose trace is recorded: the request itself, phases of steps, and the proxy's own work.
+//! The spans of an exchange with a recorded trace: the request itself, phases of steps, and the proxy's own work.
 //!
 //! The trace is known once `request-early` has run, so the spans begin after it; earlier times are made up for.
 

@@ -1,4 +1,4 @@
-//! Changes by operators: who made them, and their results.
+//! Changes by operators, with their authors and results.
 
 use std::collections::VecDeque;
 use std::time::SystemTime;

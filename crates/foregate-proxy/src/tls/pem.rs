@@ -27,7 +27,7 @@ pub(super) struct PemBlock<'f> {
 pub(super) enum PemFault {
     /// The file is empty.
     Empty,
-    /// There are no blocks; how the file begins.
+    /// There are no blocks; with the beginning of the file.
     NoBlocks(Beginning),
     /// A line with dashes is not a boundary, although it looks like one.
     Boundary(usize),
@@ -169,7 +169,7 @@ impl<'f> OpenBlock<'f> {
     }
 
     fn close(self) -> Result<PemBlock<'f>, PemFault> {
-        // Encrypted content is of no use here.
+        // Encrypted content cannot be used.
         let content = match self.encrypted {
             true => Vec::new(),
             false => STANDARD.decode(self.digits).map_err(|_| PemFault::Cut(self.line))?,

@@ -112,8 +112,8 @@ impl CertificateStore {
     }
 
     /// Starts the thread that watches the files of this store, `foregate-certs`. Without it, files
-    /// are only looked at by [`Self::check`] and [`Self::load`]. Where the thread or the kernel's
-    /// notification is not to be had, that is logged, and so it stays.
+    /// are only looked at by [`Self::check`] and [`Self::load`]. If the thread or the kernel's
+    /// notification is not available, this is logged, and the store works without it.
     pub fn watch(&self) {
         let mut watch = self.shared.watch.lock();
         if watch.is_some() {
@@ -275,7 +275,7 @@ impl Certificate {
         if *seen == now {
             return Ok(false);
         }
-        // Noted before reading: a broken pair is complained about once, not at every check.
+        // Recorded before reading, so that a broken pair is reported once, not at every check.
         *seen = now;
         let loaded = LoadedPair::read(&self.files)?;
         if loaded.names.expired() {

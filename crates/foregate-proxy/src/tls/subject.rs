@@ -7,8 +7,7 @@ use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::x509::X509Name;
 
 /// Writes a name in the form of RFC 4514, but in the certificate's own order, with a space after
-/// each comma and around each plus, as it has been shown ever since: `O=Example, CN=alice`. No two
-/// names are the same text.
+/// each comma and around each plus: `O=Example, CN=alice`. Different names have different texts.
 pub(super) fn text(name: &X509Name<'_>) -> String {
     let mut out = String::new();
     for part in name.iter() {

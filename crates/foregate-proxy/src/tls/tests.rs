@@ -132,7 +132,7 @@ fn site_asks(authorities: &Path, required: bool) -> SiteTls {
     SiteTls { client_certificates: asks(authorities, required).client_certificates, ..SiteTls::default() }
 }
 
-/// A client that believes everything.
+/// A client that accepts every certificate.
 pub(super) fn client() -> ClientConfig {
     client_with(None, &[&rustls::version::TLS13, &rustls::version::TLS12])
 }

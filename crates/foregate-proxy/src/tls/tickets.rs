@@ -1,9 +1,9 @@
 //! Session tickets (RFC 5077, RFC 8446 section 4.6.1) with keys that several processes share, so
 //! that a session can be resumed after an upgrade or a crash.
 //!
-//! All keys are made of one secret, which is replaced by a one-way function of itself every six
-//! hours: a thief of the present one cannot read the tickets of yesterday. Each policy has keys of
-//! its own, so that a ticket is good only for the policy of its first handshake allowed.
+//! All keys are derived from one secret, which is replaced by a one-way function of itself every
+//! six hours: a stolen secret cannot decrypt yesterday's tickets. Each policy has keys of its own,
+//! so that a ticket is only valid for the policy of its first handshake.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ const SPAN: u64 = 6 * 3600;
 const SECRET: usize = 32;
 /// Bytes of the number of a span.
 const NUMBER: usize = 8;
-/// A secret that is older by so many spans is not followed to the present.
+/// A secret that is older than this many spans is not advanced to the present.
 const SPANS_MOST: u64 = 10_000;
 
 /// The secrets of two spans.

@@ -114,7 +114,7 @@ impl FrameState {
 }
 
 impl Frames {
-    /// After so many bytes that belong to none.
+    /// Starts after this many bytes that belong to no frame.
     pub fn after(skipped: usize) -> Self {
         Self { state: FrameState::Skip(skipped) }
     }

@@ -103,8 +103,7 @@ impl Meter {
         self.sent_all_that_may_be(bytes);
     }
 
-    /// DATA of so many bytes was sent, which are as few as they are because the peer has opened a
-    /// window no further.
+    /// DATA of this many bytes was sent, and the peer's small window allowed no more.
     pub fn sent_all_that_may_be(&mut self, bytes: usize) {
         let all = self.uncredited.saturating_add(bytes);
         self.uncredited = all % CREDIT_BYTES;

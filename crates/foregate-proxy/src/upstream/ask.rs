@@ -631,7 +631,7 @@ impl<'a> Ask<'a> {
 
     /// Records a response that has failed on its connection, in its head or after it.
     pub fn has_failed(&mut self, origin: &Origin, error: &Error) {
-        // A kept connection that turns out to be dead says nothing about the server.
+        // A kept connection that turns out to be dead is no failure of the server.
         let is_race = self.attempts.failed_on(origin, error);
         if origin.has_begun() {
             self.first_byte.get_or_insert_with(|| self.began.elapsed());

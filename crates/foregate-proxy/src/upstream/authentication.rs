@@ -19,8 +19,8 @@ pub fn has_challenge(headers: &HeaderList) -> bool {
     names_a_scheme(headers, [NameId::WwwAuthenticate, NameId::ProxyAuthenticate])
 }
 
-/// A comma within a quoted string counts as one between challenges: a realm may pass for a
-/// challenge, which costs a connection, but no challenge passes for a part of a realm.
+/// A comma within a quoted string counts as one between challenges. So a realm may be mistaken for
+/// a challenge, which costs a connection, but no challenge for a part of a realm.
 fn names_a_scheme(headers: &HeaderList, names: [NameId; 2]) -> bool {
     names.into_iter().filter(|name| headers.contains(*name)).any(|name| {
         let mut members = headers.get_all(name).flat_map(|value| value.split(|byte| *byte == b','));

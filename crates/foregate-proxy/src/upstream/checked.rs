@@ -10,8 +10,7 @@ use super::health_state::{ActiveHealth, Moment};
 use super::members::Upstream;
 use crate::settings::HealthCheck;
 
-/// Failures beyond the first ones after which the pause grows by one more `every`, up to
-/// [`SLOWEST`] times.
+/// The number of further failures after which the pause grows by one more `every`, up to [`SLOWEST`] times.
 const SLOWER_AFTER: u32 = 5;
 const SLOWEST: u32 = 4;
 

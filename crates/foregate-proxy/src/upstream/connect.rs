@@ -479,7 +479,7 @@ mod tests {
         let making = pool.queue.make_ahead(1).unwrap();
         let (first, ()) = tokio::join!(open(&upstream), async {
             tokio::task::yield_now().await;
-            // Somebody has a connection to spare meanwhile.
+            // Another connection becomes available in the meantime.
             let link = connect(&upstream).await;
             pool.put(link, ConnectionStart::new(Instant::now(), None), Instant::now(), 10);
             drop(making);

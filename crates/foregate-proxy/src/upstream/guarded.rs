@@ -205,7 +205,7 @@ impl<IO> GuardedStream<IO> {
         self.signs.culprit.store(self.gate.culprit().unwrap_or(0), Ordering::Relaxed);
         self.signs.flooded.store(self.gate.is_flood(), Ordering::Relaxed);
         self.signs.close();
-        // Without room for it the connection ends all the same, but without a word.
+        // Without room for it, the connection still ends, but without GOAWAY.
         let fits = buffer.remaining() >= POISON.len();
         if fits {
             buffer.put_slice(&POISON);

@@ -36,8 +36,8 @@ impl IdleLimit {
         }
     }
 
-    /// A connection was found open after so long. A shorter limit was none: an origin that restarts
-    /// closes all of its connections.
+    /// A connection was found open after this time. A shorter limit was then not a limit: an origin
+    /// that restarts closes all of its connections.
     pub(super) fn open_after(&self, idle: Duration) {
         if self.get().is_some_and(|limit| idle > limit) {
             self.micros.store(micros(idle * 2), Ordering::Relaxed);
@@ -131,8 +131,8 @@ mod tests {
             Duration::from_micros(80_000 + (self.seed >> 33) % 20_000)
         }
 
-        /// Serves this many requests of clients below `clients`; how many connections were made for
-        /// them.
+        /// Serves this many requests of clients below `clients`. Returns the number of new
+        /// connections.
         fn serve(&mut self, requests: usize, clients: u32) -> usize {
             let (before, mut asked, mut swept) = (self.opened, 0, self.now);
             while asked < requests {

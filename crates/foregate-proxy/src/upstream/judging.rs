@@ -306,14 +306,14 @@ impl Upstream {
         }
     }
 
-    /// Returns true if a server hangs: it answers none of those who wait, while others do answer. A
-    /// server that hangs is ejected.
+    /// Returns true if a server hangs: it answers none of its waiting requests, while other servers do answer. A server that
+    /// hangs is ejected.
     pub(super) fn hangs(&self, server: usize, now: Instant) -> bool {
         let (Some(patience), Some(server)) = (self.patience(), self.servers.get(server)) else {
             return false;
         };
         let record = &server.record;
-        // One that was found to hang is tried by one request at a time.
+        // A server that was found to hang gets one request at a time, as a test.
         let is_known = record.health.is_down();
         let enough = match record.load.get() {
             _ if is_known => patience,

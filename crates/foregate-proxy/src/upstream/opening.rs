@@ -117,9 +117,9 @@ impl Upstream {
             && own.and_then(OnceLock::get).is_some_and(|own| own.is_authenticating_at(&server.pool))
     }
 
-    /// A connection on which the client may authenticate, and nobody else is served: its own, kept
-    /// or new; where there is no client, a new one that ends with the request. It speaks HTTP/1
-    /// where it can: streams of HTTP/2 are for everybody.
+    /// A connection on which the client may authenticate, and that serves no other client: its own
+    /// one, kept or new. Without a client, it is a new one that ends with the request. It uses
+    /// HTTP/1 if possible, because all clients share HTTP/2 connections.
     async fn open_authenticated(
         self: &Arc<Self>,
         server: &Server,

@@ -29,10 +29,10 @@ use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock;
 use crate::tls::Refusal;
 
-/// How long an HTTP/2 connection on which something is asked has to say nothing before it is taken
-/// for dead. An origin may be slower than a request was to wait for it: were its connection given
-/// up for each of those that were not answered in 50 ms, all others would connect again as often. A
-/// packet that was lost is there after a second or two, sent again.
+/// How long an HTTP/2 connection with open requests must be silent before it counts as dead. An
+/// origin may be slower than a request's patience: if the connection were given up for each request
+/// that got no answer in 50 ms, all others would have to reconnect as often. A lost packet arrives
+/// after a second or two, when it is sent again.
 const DEAD_AFTER: Duration = Duration::from_secs(3);
 
 /// A connection to an origin, or a stream of one, that serves one request.
@@ -49,8 +49,8 @@ pub struct Origin {
     keep_alive: bool,
     /// A head has arrived, possibly an interim one.
     answered: bool,
-    /// The origin may take the connection for one user's: it has asked for credentials, or has got
-    /// some.
+    /// The origin may treat the connection as authenticated for one user: it has asked for
+    /// credentials, or has got some.
     binds: bool,
     /// The origin has sent something after the end of its response.
     excess: bool,
@@ -179,7 +179,7 @@ impl Origin {
         self.excess
     }
 
-    /// Puts the request's head on its way.
+    /// Sends the head of the request.
     ///
     /// # Errors
     ///
@@ -214,8 +214,8 @@ impl Origin {
                     refused(&attempt.lease)
                 })?;
                 if request.upgrade.is_some() && !sender.is_extended_connect_protocol_enabled() {
-                    // SETTINGS come before the first answer (RFC 9113, section 3.4); that `h2` may
-                    // look at both just now does no harm where the request can go another way.
+                    // SETTINGS come before the first answer (RFC 9113, section 3.4). `h2` may be
+                    // about to process both; this does no harm if the request can take another way.
                     let has_said = attempt.lease.signs().has_answered();
                     if !has_said || upstream.protocol != UpstreamProtocol::Auto {
                         // The first request of a connection may be here before the origin's

@@ -77,8 +77,8 @@ impl Pools {
         false
     }
 
-    /// How many connections are idle. Looks at no pool, since every request may ask that a busy
-    /// client makes.
+    /// The number of idle connections. Looks at no pool, since every request of a busy client may
+    /// call this.
     pub fn idle(&self) -> usize {
         // Concurrent changes may have been seen in part.
         usize::try_from(self.idle.get()).unwrap_or(0)

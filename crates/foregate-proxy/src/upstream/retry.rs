@@ -19,7 +19,7 @@ use crate::settings::{Elsewhere, Retry};
 pub enum RetryCause {
     /// There is no response.
     Error(Error),
-    /// The response has this status; whether it says when to come again.
+    /// The response has this status; true if it has a time for the next attempt.
     Status(u16, bool),
 }
 

@@ -20,10 +20,10 @@ use crate::time::clock;
 
 /// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
 pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
-/// Streams of one HTTP/2 connection that we reset, because their clients have gone, before it gets
-/// no new ones. Many origins end a connection on which there are a few hundred, or many in a short
-/// time, and all that is under way on it with them. Streams that are open count as well, since each
-/// may come to be reset.
+/// The number of streams of one HTTP/2 connection that we reset, because their clients have gone,
+/// before it gets no new ones. Many origins end a connection with a few hundred resets, or with
+/// many in a short time, and all of its streams with it. Open streams count as well, since each may
+/// be reset.
 pub(super) const RESETS_PER_CONNECTION: u32 = 100;
 /// Streams on a new connection before the origin has stated its limit, if no earlier connection has
 /// learned it. Further requests wait hardly longer than a connect takes; more streams might be

@@ -62,8 +62,8 @@ impl Upstream {
         Ok(Origin::new(server, made, false, None, of_client))
     }
 
-    /// A stream on a connection that others have made meanwhile, or else one that is made now;
-    /// `None` where the server turns out to want a connection for each.
+    /// A stream on a connection that others have made meanwhile, or on a new one; `None` if the
+    /// server turns out to need a connection for each request.
     async fn share_in_turn(
         self: &Arc<Self>,
         server: &Server,

@@ -1,4 +1,4 @@
-//! Names of fields in other languages and in everyday speech, with the field here.
+//! Names of fields in other languages and in everyday speech, each with the field of this language.
 
 /// The field that is meant by a name; `$` of NGINX's variables and `.` or `_` between words make no difference.
 pub(super) fn field_of(name: &str) -> Option<&'static str> {
@@ -49,7 +49,8 @@ const ENTRIES: &[(&[&str], &str)] = &[
     (&["http.request.uri.args.", "request.args.", "args.", "query.", "arg_"], "http.request.uri.args"),
 ];
 
-/// The nearest thing to a field of other languages that there is not here; a name that ends in `*` stands for all that begin so.
+/// A replacement for a field of other languages that this one lacks; a name that ends in `*` matches all names with this
+/// beginning.
 pub(super) fn instead_of(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let fits = |known: &&str| match known.strip_suffix('*') {

@@ -277,7 +277,7 @@ fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option
         }
         TextTest::Contains(_) | TextTest::Order(..) => return None,
     };
-    // Within `any`, a condition that is not about the element needs an element all the same.
+    // Within `any`, even a condition that is not about the element needs an element.
     Some(Anchor::Tests(input, tests, whole && is_about(text, element)))
 }
 

@@ -165,7 +165,7 @@ impl RuleSet {
         &self.rules
     }
 
-    /// How many rules have to be evaluated for every request, since no scan says when they cannot match.
+    /// The number of rules that have to be evaluated for every request, because no scan can exclude them.
     #[must_use]
     pub fn unscanned(&self) -> usize {
         let each = self.plan.turns.iter();

@@ -65,7 +65,7 @@ pub(crate) fn unclear(field: &[u8]) -> Option<&'static str> {
             return Some(UNCLEAR);
         }
         let Some(value) = rest.trim_ascii_start().strip_prefix(b"=") else { continue };
-        // Quotes around several parameters count for nothing: to some they are none.
+        // Quotes around several parameters are ignored, because some parsers do not read them as quotes.
         if std::mem::replace(&mut known, true) {
             return Some(UNCLEAR);
         }
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Letters of ASCII are something else in these, or stand for others after an escape.
+    /// In these charsets, ASCII letters have other codes, or stand for other characters after an escape.
     #[test]
     fn charsets_that_hide_ascii_are_told() {
         for name in [

@@ -57,7 +57,7 @@ pub struct Multipart {
     /// More arguments than the limit allows, more parts, or more or longer lines in a part's header; those beyond are left
     /// out.
     pub over_limit: bool,
-    /// 1: a line that looks like a boundary and is none; 2: boundaries that are some come after it.
+    /// 1: a line that looks like a boundary but is not; 2: real boundaries follow it.
     pub unmatched_boundary: u8,
     /// The number of bytes, without the contents of files.
     pub length_without_files: usize,

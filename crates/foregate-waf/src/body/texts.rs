@@ -1,4 +1,4 @@
-//! The texts in a long body that is none itself.
+//! The texts in a long body that is not a text itself.
 
 /// The least length of a run of printable bytes that counts as text. Of random bytes, one in fifteen is in such a run.
 const LEAST: usize = 4;

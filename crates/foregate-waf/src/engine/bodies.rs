@@ -130,7 +130,7 @@ impl Run<'_> {
         self.body_error("there is more than SecArgumentsLimit and the limits of parts allow");
     }
 
-    /// The body cannot be read, or is read otherwise by some.
+    /// The body is unreadable, or parsers disagree about it.
     fn unreadable(&mut self, why: &str) {
         self.state.unreadable.get_or_insert_with(|| why.to_owned());
         self.body_error(why);

@@ -1,5 +1,5 @@
-//! The beginning of a phase: every value is transformed as the phase's rules want it, and one scan of each distinct form
-//! says which rules have to look at it.
+//! The start of a phase: every value is transformed as the phase's rules need it, and one scan of each distinct form
+//! finds the rules that have to look at it.
 
 use std::borrow::Cow;
 
@@ -95,7 +95,7 @@ impl Run<'_> {
         self.keep_row(phase, row)
     }
 
-    /// Makes the steps live for which a row has candidates; gives an empty row back.
+    /// Activates the steps for which a row has candidates. Returns an empty row.
     fn keep_row(&mut self, phase: &PhasePlan, row: usize) -> u32 {
         let state = &mut *self.state;
         if state.words[row..].iter().all(|word| *word == 0) {

@@ -50,8 +50,8 @@ pub const BODY_TEXT: usize = 32;
 pub(super) const BODY_TEXT_OF: usize = 1 << 20;
 pub(super) const LONG_BODY_TEXT: usize = 8;
 
-/// Most bytes that the names of one document's values have together, each as often as it is handed on: a value of JSON or
-/// XML has its whole path for a name. A request with more is over its budget for text.
+/// The most bytes of the names of one document's values, each counted as often as it is passed on: the name of a value of JSON or XML
+/// is its whole path. A request with more is over its budget for text.
 pub const NAMES: usize = 1 << 20;
 
 /// Most variables of `ENV` that the host of a transaction sets. Rules have room of their own, for [`TransactionLimits::variables`].

@@ -13,7 +13,7 @@ use crate::transform::Transformation;
 
 /// The most masked names. Beyond it, every value is masked that may have such a name.
 const NAMES: usize = 4_096;
-/// Most of them that have other letters than names mostly have, each of which is looked for at every byte. The same beyond it.
+/// The most masked names with unusual letters, each of which is searched for at every byte. Beyond it, the same applies.
 const ODD: usize = 64;
 
 /// A part of a transaction that is not shown at all.

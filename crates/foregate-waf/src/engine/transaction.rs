@@ -215,9 +215,9 @@ impl Transaction {
         }
     }
 
-    /// The host denies the request with 413 for its body, which is longer than this limit of it says: where rules may stop
-    /// requests. Where not, it would have been; where rules have turned themselves off or have the engine only detect, it would
-    /// not; in the latter case the limit is noted all the same.
+    /// Denies the request with 413 because its body exceeds this limit, if rules may stop requests. Otherwise the denial is recorded as
+    /// hypothetical. If rules have switched themselves off, or only detect, there is no denial; in the latter case the limit is still
+    /// noted.
     pub fn deny_for(&mut self, limit: &'static str) -> Verdict {
         if self.deny(413) {
             self.state.beyond = Some(limit);

@@ -7,8 +7,8 @@ use aho_corasick::{Anchored, MatchKind, StartKind, dfa, nfa};
 
 /// The most bytes of texts in one automaton, which takes several times as much; more are [`TooLarge`].
 const MAX_TEXTS: usize = 1024 * 1024;
-/// Up to this many bytes of texts the automaton is a table with a row for each state: the fastest, at some hundred bytes
-/// of memory for each byte of text. Beyond it takes a tenth of that, and twice the time.
+/// Up to this many bytes of texts, the automaton is a table with a row for each state: the fastest form, with some hundred
+/// bytes of memory for each byte of text. The form for more bytes takes a tenth of the memory, and twice the time.
 const MAX_TABLE: usize = 16 * 1024;
 /// How many states are remembered as dealt with during a pass; a power of two.
 const REMEMBERED: usize = 64;

@@ -139,7 +139,7 @@ impl Pattern {
     }
 }
 
-/// A pattern as it is understood, not compiled.
+/// A parsed pattern, not compiled.
 pub(crate) fn parse(pattern: &[u8], options: PatternOptions) -> Result<Hir, PatternError> {
     if pattern.len() > MAX_PATTERN {
         return Err(PatternError::whole(format!("the pattern is longer than {MAX_PATTERN} bytes")));

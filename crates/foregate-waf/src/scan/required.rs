@@ -77,8 +77,7 @@ impl Literals {
     }
 }
 
-/// The rarest set of texts of which everything that the pattern matches has one; `None` if no set is rare enough to be of
-/// use.
+/// The rarest set of texts of which every match contains one; `None` if no set is rare enough to be useful.
 pub fn required(pattern: &Hir) -> Option<Literals> {
     Rc::unwrap_or_clone(facts(pattern).best()?).useful()
 }

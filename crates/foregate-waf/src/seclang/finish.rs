@@ -75,7 +75,7 @@ impl<'m> Places<'m> {
         places
     }
 
-    /// The place after so many rules of the same phase as the rule at `at`.
+    /// The position after this many rules of the same phase as the rule at `at`.
     fn beyond(&self, rules: &[Rule], at: usize, count: usize) -> usize {
         let same = &self.phases[rules[at].phase as usize];
         let next = same.partition_point(|other| *other <= at).saturating_add(count);

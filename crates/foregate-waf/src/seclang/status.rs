@@ -97,7 +97,7 @@ impl Repeated {
         *steps -= 1;
         let more = done < self.max
             && self.what.matches(text, at, steps, &mut |after, steps| {
-                // A repetition that takes nothing would go on for ever.
+                // A repetition of an empty pattern would continue for ever.
                 (after > at || done < self.min) && self.matches(done + 1, text, after, steps, then)
             });
         more || (done >= self.min && then(at, steps))

@@ -16,7 +16,7 @@ const NO_PERFORMANCE: &str = "the proxy's metrics say how long rules take";
 const LINEAR: &str = "patterns are matched in linear time and have no limits that they could exceed";
 const USE_BODY: &str = "`REQUEST_BODY` and `RESPONSE_BODY` are offered";
 
-/// Variables of ModSecurity that mean nothing here, and why.
+/// Variables of ModSecurity without a meaning here, with the reason.
 const NOT_OFFERED: &[(&str, &str)] = &[
     ("FILES_TMPNAMES", FILES),
     ("GEO", "`@geoLookup`, which fills it, is not offered"),
@@ -104,7 +104,7 @@ fn first(part: Part<'_>) -> (Part<'_>, Option<Part<'_>>) {
             let from = name.len() + 1;
             let skipped = match selector.as_bytes().first() {
                 Some(b'\'') => end_of_quoted(&selector[1..], '\'').map(|end| end + 2),
-                // An XPath looks like a pattern and is none.
+                // An XPath looks like a pattern but is not.
                 Some(b'/') if !is_document(name) => end_of_pattern(selector),
                 _ => None,
             };

@@ -60,7 +60,7 @@ pub(super) fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// The byte that two hexadecimal digits mean; `None` if they are none, or one is missing.
+/// The value of two hexadecimal digits; `None` if they are not digits, or one is missing.
 pub(super) fn pair(digits: &[u8]) -> Option<u8> {
     match digits {
         [high, low, ..] => Some(digit(*high)? << 4 | digit(*low)?),

@@ -7,7 +7,7 @@ use super::{HUFFMAN, INDEXED, INITIAL_TABLE, LITERAL, LITERAL_INDEXED, RESIZE, h
 use crate::NameId;
 use crate::chars::{SPACES, eq_but_case, short_word};
 
-/// The first bits of a literal that nobody may ever add to a table (RFC 7541, section 6.2.3).
+/// The first bits of a literal that must never be added to a table (RFC 7541, section 6.2.3).
 const NEVER_INDEXED: u8 = 0x10;
 /// The number of `:status` in the static table, with the first of its values.
 const STATUS: u8 = 8;
@@ -396,7 +396,7 @@ impl EncoderEntry {
 struct EncoderTable {
     /// Oldest first.
     entries: VecDeque<EncoderEntry>,
-    /// How many were ever added, modulo 2^32.
+    /// The number of entries that were ever added, modulo 2^32.
     added: u32,
     /// Names, in lower case, and values.
     bytes: Vec<u8>,

@@ -75,7 +75,7 @@ impl Check {
                     }
                     print(&fine_line(&counts));
                 }
-                // The process ends: taking 100,000 sites apart would be for nothing.
+                // The process ends, so dropping 100,000 sites would be wasted work.
                 std::mem::forget(settings);
                 Outcome::Fine
             }

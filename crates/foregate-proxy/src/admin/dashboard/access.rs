@@ -1,4 +1,4 @@
-//! Access to the dashboard: who may see it, and which requests come from its own page.
+//! Access to the dashboard: the check of viewers, and of requests from its own page.
 
 use std::fmt;
 use std::io;

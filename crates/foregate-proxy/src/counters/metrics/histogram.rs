@@ -85,7 +85,7 @@ pub struct Exemplars(Mutex<Option<Box<ExemplarSet>>>);
 /// See [`Exemplars`].
 pub(crate) type ExemplarSet = [Option<DurationExemplar>; DURATION_BUCKETS.len() + 1];
 
-/// A request whose trace is recorded.
+/// A request with a recorded trace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DurationExemplar {
     /// The id of the trace.
@@ -97,7 +97,7 @@ pub(crate) struct DurationExemplar {
 }
 
 impl Exemplars {
-    /// Takes a request whose trace is recorded.
+    /// Takes a request with a recorded trace.
     pub fn take(&self, trace: [u8; 16], duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let mut set = self.0.lock();

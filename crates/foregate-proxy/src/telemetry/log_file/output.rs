@@ -19,7 +19,7 @@ pub(super) enum LogOutput {
 }
 
 impl LogOutput {
-    /// Opens a file. A server is connected to by the first line.
+    /// Opens a file. The connection to a server is made for the first line.
     pub(super) fn open(target: &LogTarget) -> io::Result<Self> {
         Ok(match target {
             LogTarget::File { path, rotation: None } => {

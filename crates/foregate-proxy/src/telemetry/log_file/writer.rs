@@ -160,7 +160,8 @@ impl Torn {
         !self.0.is_empty()
     }
 
-    /// Writes lines. Where that fails, those that have not begun are lost; how many, and why.
+    /// Writes lines. On an error, the lines that have not begun are lost; returns their number and
+    /// the error.
     pub(super) fn write(&mut self, file: &mut impl io::Write, lines: &[u8]) -> Result<(), (u64, io::Error)> {
         let was_torn = !self.0.is_empty();
         let mut joined = mem::take(&mut self.0);

@@ -93,7 +93,7 @@ fn share(in_flight: u32, weight: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// Of this many requests, how many each of three servers gets, where none stays in flight.
+    /// How many of this many requests each of three servers gets, if none stays in flight.
     pub(super) fn shares(
         balance: &dyn BalanceMethod,
         count: usize,

@@ -290,8 +290,8 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Ends an array or object of this many elements or members. One that is empty is an empty text, so that rules see the names that lead
-    /// to it; of a document that is empty there are none.
+    /// Ends an array or object of this many elements or members. An empty one counts as an empty text, so that rules see the names that lead
+    /// to it; an empty document has no names.
     fn close(&mut self, begun: usize) -> Result<(), JsonFault> {
         self.at += 1;
         self.containers.pop();

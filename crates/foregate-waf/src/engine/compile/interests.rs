@@ -74,8 +74,8 @@ fn first_place(plan: &Plan) -> &Place {
     plan.rules.first().map_or(&*NOWHERE, |rule| &rule.about.place)
 }
 
-/// Literals one of which is in every value that a link matches, if there are any, and if all that it looks at is known
-/// at the beginning of the phase.
+/// Literals of which every value that a link matches has at least one, if there are any, and if all inputs of the link
+/// are known at the start of the phase.
 fn required(link: &PlanLink, operator: &Operator) -> Option<Literals> {
     let fixed = |target: &PlanTarget| {
         !target.count && matches!(target.source, ValueSource::Units(..) | ValueSource::Scalar(_))

@@ -258,7 +258,7 @@ fn read_log(path: &Arc<Path>, mut reader: BufReader<File>, out: &mut Out) -> Res
             Ok(None) => {}
             Err(error) => wrong.push((number, error)),
         }
-        // Logs hold requests that are no HTTP; a file without others is none.
+        // Logs contain some invalid requests; a file with nothing else is not a log.
         if good == 0 && wrong.len() == 100 {
             break;
         }

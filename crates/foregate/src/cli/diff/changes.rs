@@ -185,7 +185,7 @@ fn has_name(item: Item<'_>) -> bool {
     UNORDERED.contains(&name) || ["route", "server", "listen", "rule"].contains(&name)
 }
 
-/// Returns true if two nodes go by the same name, which is not what has changed.
+/// Returns true if two nodes have the same name, and the name is not the change.
 fn is_named(old: Item<'_>, new: Item<'_>) -> bool {
     has_name(new) && label(old) == label(new)
 }

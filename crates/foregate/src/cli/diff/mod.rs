@@ -83,7 +83,7 @@ impl Diff {
                 }
             },
         };
-        // The process ends: taking 100,000 sites apart would be for nothing.
+        // The process ends, so dropping 100,000 sites would be wasted work.
         std::mem::forget(settings);
         let same = replay.as_ref().map_or(changes.is_empty(), |replay| replay.different == 0);
         let report = DiffReport { same, changes, replay };

@@ -95,7 +95,7 @@ impl Doctor {
             findings.extend(network::look(settings));
             findings.extend(files::look(&path, settings));
         }
-        // The process ends: taking 100,000 sites apart would be for nothing.
+        // The process ends, so dropping 100,000 sites would be wasted work.
         std::mem::forget(settings);
         findings
     }

@@ -10,7 +10,7 @@ use crate::config::schema;
 
 use super::output::{Outcome, complain, print};
 
-/// Where the contract comes from unless told otherwise.
+/// The default source of the contract.
 const REPOSITORY: &str = "https://github.com/foregate/foregate";
 
 /// Characters of a module's name.
