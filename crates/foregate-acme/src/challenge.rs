@@ -102,7 +102,7 @@ pub(crate) async fn publish(
     Ok(PublishedAnswer { file: Some(file), record: None })
 }
 
-/// A certificate that says that we know of the challenge (RFC 8737, section 3).
+/// A certificate that proves our knowledge of the challenge (RFC 8737, section 3).
 fn answering_certificate(name: &str, digest: &[u8]) -> Result<String, rcgen::Error> {
     let mut parameters = parameters(name, VALIDITY)?;
     parameters.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];

@@ -11,7 +11,7 @@ use crate::storage::{Record, Storage};
 /// How often an authority is asked whether its suggestion for a renewal has changed, in seconds.
 const WINDOW_EVERY: i64 = 6 * 3600;
 
-/// A name with its certificate and the history of the attempts to obtain one.
+/// A name with its certificate, and the history of the attempts at it.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) issuer: IssuedBy,

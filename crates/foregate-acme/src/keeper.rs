@@ -1,4 +1,4 @@
-//! The keeper: a thread that obtains certificates, renews them, and tells how they are.
+//! The keeper: a thread that obtains certificates, renews them, and reports their state.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,8 +1,8 @@
 //! The storage: certificates, accounts, challenges and locks in one folder, which several processes
 //! may share.
 //!
-//! Files are replaced by renaming, so that a reader sees the old one or the new one, and have mode
-//! 0600 from their first byte on.
+//! Files are replaced by renaming, so that a reader sees either the old or the new one. They have
+//! mode 0600 from their first byte on.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};

@@ -45,7 +45,8 @@ impl StoredHead {
     /// Writes the fields of the answer to a request into `out`, which is cleared first: those of the stored response and Age. The client's
     /// conditions and ranges are evaluated here (RFC 9111, section 4.3.2).
     ///
-    /// `length` is that of the stored body, `None` while it is being fetched and not known; then there are no parts. `boundary` is a random number.
+    /// `length` is that of the stored body; `None` while the body is being fetched and its length is unknown, and then there are no parts.
+    /// `boundary` is a random number.
     pub fn answer(
         &self,
         demands: &Demands,

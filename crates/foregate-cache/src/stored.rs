@@ -33,8 +33,8 @@ impl StoredHead {
         self.last_modified.is_some() || self.headers.contains(NameId::Etag)
     }
 
-    /// The head for the client that has caused the response, where it gets fields that others do not: cookies, and the fields that
-    /// `private` and `no-cache` name. `None`: it gets the same as all.
+    /// The head for the client that caused the response, if this client gets fields that others do not: cookies, and the fields that
+    /// `private` and `no-cache` name. `None` if its head is the same.
     pub fn for_first_client(&self, response: &HeaderList, policy: &Policy) -> Option<Self> {
         let control = ResponseControl::read(response, &policy.targeted);
         let is_withheld = |name: &[u8]| name.eq_ignore_ascii_case(b"set-cookie") || control.lists(name);

@@ -45,11 +45,11 @@ const LONG: u64 = 1 << 20;
 /// The work for an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
-    /// Take input, and write when it pays.
+    /// Take input, and write once enough was gathered.
     Gather,
     /// Write everything gathered.
     Flush,
-    /// Write all of it, and the end.
+    /// Write everything gathered, and the end.
     Finish,
 }
 

@@ -179,7 +179,7 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
         _ => return None,
     };
     let has_escapes = hashes == 0 && open > 0;
-    // How much of a line that begins here is no part of the text.
+    // How much of the line that begins here does not belong to the text.
     let indented = |at: usize| {
         let (Some(indent), Some(rest)) = (indent, literal.get(at..)) else { return 0 };
         match rest.lines().next().is_some_and(|line| line.trim_ascii().is_empty()) {
@@ -210,7 +210,7 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
     };
     let start = written(part.start)?;
     let end = written(part.end).unwrap_or(start);
-    // A marker needs something to stand under.
+    // A marker needs at least one character.
     Some(start..end.max(start + 1))
 }
 

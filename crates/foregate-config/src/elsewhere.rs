@@ -79,7 +79,7 @@ pub(crate) fn of_spelling(name: &str, keys: Keys<'_>) -> Option<String> {
         }
     });
     let place = of(found?, (keys.root, "", true), keys);
-    // At the top of the file, where keys of modules may stand too, it is known in its own spelling.
+    // At the top of the file, where keys of modules are allowed too, the name is known in its own spelling.
     let place = place.unwrap_or_else(|| format!("it belongs {TOP}, in a `site`, or in a `route`"));
     Some(format!("it is written `{}`; {place}", found?))
 }

@@ -153,7 +153,7 @@ impl Writer<'_, '_> {
                 }
             }
             Token::Slashdash => {
-                // After a block, it can only be for another block of the same node.
+                // After a block, only another block of the same node can follow.
                 if self.next(at) == Some(Token::Open) {
                     self.ended = false;
                 }

@@ -70,7 +70,7 @@ impl Tree {
         tree
     }
 
-    /// Says first of all if the file seems to be for another program.
+    /// Reports first that the file seems to be for another program.
     pub(crate) fn name_other_program(&self, problems: &mut Problems) {
         if let Some(file) = self.files.first()
             && let Some(other) = foreign::program_of(&file.path, file.document.source())
@@ -225,7 +225,7 @@ impl Tree {
         Some(number)
     }
 
-    /// Reads the syntax of a file; `None` when there is a mistake in it.
+    /// Reads the syntax of a file; `None` if it has a mistake.
     fn add_file(&mut self, path: &Path, text: String, problems: &mut Problems) -> Option<u32> {
         let is_json = path.extension().is_some_and(|extension| extension == "json");
         let (document, error) = match if is_json { json::read(text) } else { kdl::read(text) } {

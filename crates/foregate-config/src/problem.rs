@@ -108,7 +108,7 @@ impl Problems {
         self.count() == self.missing
     }
 
-    /// Adds a warning: a valid part without effect, or without its apparent one.
+    /// Adds a warning: a valid part that has no effect, or another one than it seems.
     pub fn warn(&mut self, warning: Problem) {
         if self.warnings.len() < PROBLEMS_LIMIT {
             let warning = self.without_values(warning);

@@ -83,7 +83,7 @@ impl References {
 }
 
 impl Reference {
-    /// Which bytes of a text are of the value; `None` where none are.
+    /// The bytes of a text that belong to the value; `None` for none.
     fn covered(&self, text: &str) -> Option<Vec<bool>> {
         let lower = text.to_ascii_lowercase();
         let mut covered = vec![false; lower.len()];

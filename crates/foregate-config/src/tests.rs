@@ -328,8 +328,8 @@ proptest! {
         }
     }
 
-    // Where the kdl crate differs from the specification: it asks for no end of a node after `/-`, refuses `;` as
-    // one, and takes raw texts of one line that begin with two quotes.
+    // The kdl crate differs from the specification: it needs no end of a node after `/-`, refuses `;` as one, and
+    // accepts raw texts of one line that begin with two quotes.
     #[test]
     fn both_take_the_same(source in nearly().prop_filter("see above", |source| {
         !["/-", "#\"\"\"", "(u8)"].iter().any(|part| source.contains(part))

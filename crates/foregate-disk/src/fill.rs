@@ -95,8 +95,8 @@ impl Fill {
         }
     }
 
-    /// Adds bytes. It waits while 1 MiB is being written and another one is full: the origin waits
-    /// for the disk.
+    /// Adds bytes. It waits while one buffer of 1 MiB is being written and another one is full, so
+    /// that the origin waits for the disk.
     ///
     /// # Errors
     /// The disk failed, is full or too slow. The fill is of no use any more.

@@ -135,7 +135,7 @@ impl Journal {
     }
 }
 
-/// Removes the journal, since it misses a purge: the next process uses nothing then.
+/// Removes the journal, since it misses a purge: the next process then uses no stored object.
 pub(crate) fn remove(directory: &BlockingDirectory) -> io::Result<()> {
     directory.unlink(Path::new(NAME))
 }

@@ -31,7 +31,7 @@ pub(crate) enum Work {
     Object(Arc<Object>),
     /// Nothing arrived within the time.
     Nothing,
-    /// Everything is to be on the disk.
+    /// Write everything to the disk.
     Flush,
     Closed,
 }

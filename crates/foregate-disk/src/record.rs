@@ -56,7 +56,7 @@ impl Header {
         self.head_start() + self.head as usize
     }
 
-    /// Reads the fixed part. It is not verified before the rest is there.
+    /// Reads the fixed part, which is only verified with the rest.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         let _sum = from.u64()?;

@@ -260,8 +260,8 @@ impl Writer {
         let pending = std::mem::take(&mut open.pending);
         if inner.check(written).is_none() {
             add(&inner.counters.dropped, pending.len() as u64);
-            // Where the write ended is not known, so nothing more goes here. A scan finds the
-            // objects that are whole.
+            // The end of the failed write is unknown, so no more is written here. A scan finds the
+            // complete objects.
             if let Some(open) = self.logs[log].take() {
                 self.push(inner, log, Container::Segment(open.slot));
             }

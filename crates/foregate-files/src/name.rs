@@ -1,6 +1,6 @@
 //! The name of a file, read from the path of a request.
 
-/// The one folder with a dot at its start that is served (RFC 8615).
+/// The only folder with a leading dot that is served (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
 /// The longest segment that a file system has, bytes.

@@ -17,7 +17,7 @@ use lol_html::AsciiCompatibleEncoding;
 
 use crate::carry;
 
-/// How much of a document is searched for a `meta` that tells its encoding, bytes (HTML, "prescan a byte stream").
+/// The length of a document's start that is searched for a `meta` with its encoding, bytes (HTML, "prescan a byte stream").
 pub const PRESCAN: usize = 1024;
 
 /// Byte-order marks: of UTF-8, and of the two forms of UTF-16.

@@ -18,7 +18,7 @@ use crate::rewriter::end_text;
 use crate::selector::Selector;
 use crate::text::TextOut;
 
-/// A feature as a route has it: shared by all of its responses.
+/// A feature with the settings of a route, shared by all of its responses.
 ///
 /// All features that are chosen for a response share one pass over the document. Each sees the original document, except
 /// for text: a feature sees the text after the changes of the features before it.
@@ -106,7 +106,7 @@ pub enum Removes {
 /// The inputs of a feature other than elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
-    /// Text, but for that of a `title`.
+    /// Text, except that of a `title`.
     pub text: bool,
     /// Text of a `title` too, which cannot contain markup ([`TextOut::allows_markup`]). All features of a pass that read text get
     /// it if one of them asks for it.
@@ -406,7 +406,7 @@ impl Element<'_, '_, '_> {
             inner.start_tag().remove();
             // An element without content has no end tag.
             let _ = inner.on_end_tag(Box::new(move |tag| {
-                // That of an element around it stays.
+                // The end tag of an element around it stays.
                 if tag.name() == name {
                     end_text();
                     removal::remove_end(tag);

@@ -121,7 +121,7 @@ pub(crate) struct Due {
 struct Doing {
     feature: usize,
     dry: bool,
-    /// A `<` comes before that is text.
+    /// The preceding `<` is text.
     opens: bool,
 }
 
@@ -132,7 +132,7 @@ struct WatchedElement {
     rule: usize,
 }
 
-/// The element that is being taken out.
+/// The element that is being removed.
 struct Removal {
     node: Node,
     /// Where it begins.
@@ -482,7 +482,7 @@ struct At {
     end: u64,
     /// The elements from this one on began within it.
     from: Id,
-    /// A `<` comes before that is text.
+    /// The preceding `<` is text.
     opens: bool,
     /// The preceding text may be the start of a reference.
     refers: bool,

@@ -106,7 +106,7 @@ impl TrailingBytes {
 
 /// A position within a piece.
 struct Position {
-    /// Up to here all scanners have gone.
+    /// The position up to which all scanners have read.
     done: usize,
     /// Up to here names have been read, and there is none here.
     read: usize,

@@ -65,7 +65,7 @@ pub(crate) struct HandlerState {
     pub in_code: bool,
     /// SVG or MathML is open, which an end tag of an enclosing element would close; known only if features remove something.
     pub foreign: Option<Root>,
-    /// Nothing is to be changed any more.
+    /// Nothing may be changed any more.
     pub quiet: bool,
     /// The element that is being taken out, in which nothing is changed.
     pub removing: Option<Removing>,
@@ -407,7 +407,7 @@ fn different_names() -> impl FnMut(&mut lol_html::send::Element<'_, '_>) -> Hand
 
 static SCRIPT: LazyLock<Selector> = LazyLock::new(|| Selector::constant("script"));
 
-/// Notes that the document is within a script, where no texts are read that would tell.
+/// Records that the document is within a script, whose texts are not read and so give no other sign.
 fn script(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
     if element.namespace_uri() == "http://www.w3.org/1999/xhtml" {
         shared(|shared| shared.in_text = true);
@@ -462,7 +462,7 @@ fn element_handler(
         if deed.watch {
             // An element without content has no end tag to wait for.
             let _ = inner.on_end_tag(Box::new(move |inner| {
-                // A removed element hides it from features; but it may still close that element.
+                // A removed element hides this tag from features, but the tag may still close that element.
                 shared(|shared| {
                     let removing = shared.removing.take();
                     shared.run(number, |rewrite, deed| {

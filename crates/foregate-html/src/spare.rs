@@ -14,8 +14,8 @@ use crate::charset::Charset;
 use crate::feature::{ChosenFeature, Feature};
 use crate::rewriter::{Output, rewriter};
 
-/// How many plans a thread remembers, each with a rewriter of some ten KiB at most. Where documents of more plans take
-/// turns, none is found again, and each document waits for its own.
+/// The number of plans that a thread remembers, each with a rewriter of at most some ten KiB. If documents of more plans take
+/// turns, no rewriter is reused, and each document waits for its own.
 const KEPT: usize = 8;
 
 thread_local! {

@@ -191,7 +191,7 @@ pub struct Traffic {
 pub enum Bail {
     /// It has written everything that it held, including the present piece; the rest passes unchanged.
     Pass,
-    /// The body is broken off, so that its receiver sees that something is missing.
+    /// Break the body off, so that its receiver notices that something is missing.
     Break,
     /// The body exceeds its limit. For a request: 413.
     TooLarge,

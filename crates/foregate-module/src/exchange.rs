@@ -57,7 +57,7 @@ pub trait Exchange {
             refusal: None,
         }
     }
-    /// The length of the request's body, where it was announced; 0 for none.
+    /// The announced length of the request's body; 0 for none.
     fn request_length(&self) -> Option<u64>;
     /// The start of the request's body that was received for the steps, and whether that is all of it.
     fn request_body(&self) -> (&[u8], bool);

@@ -227,8 +227,8 @@ effects! {
     Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |_, _| false, |apply, tallies| {
         apply.state.tallies.extend(tallies);
     };
-    /// That the response is a part of a body, and all of it is needed: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
-    /// Where it cannot be asked for any more, it changes nothing.
+    /// Set if the response is a part of a body, and the step needs all of it: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). If the request
+    /// cannot be repeated any more, this has no effect.
     AskWhole(bool), "request for the whole", effect, HoldsResponse, |_, _| false, |apply, asks| {
         apply.state.asks_whole |= asks;
     };
@@ -321,7 +321,7 @@ pub struct WriteLog(pub Vec<LogLine>);
 pub struct LogLine {
     /// Which file.
     pub log: LogId,
-    /// The line, without its end. Line ends within it are the writer's to avoid: they make two lines of it.
+    /// The line, without its end. The step must avoid line ends within it, which would split it.
     pub line: Text,
 }
 

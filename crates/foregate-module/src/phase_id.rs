@@ -85,7 +85,7 @@ impl fmt::Display for PhaseId {
     }
 }
 
-/// A phase, as a type. There are no others than those in [`phase`].
+/// A phase, as a type. The only phases are those in [`phase`].
 pub trait Phase: sealed::Sealed + 'static {
     /// The phase as a value.
     const ID: PhaseId;

@@ -251,8 +251,8 @@ impl Pipeline {
         })
     }
 
-    /// Two steps with different types of settings, although their keys have one name: only one of them could be turned on.
-    /// Programs refuse to start with such a pipeline; the compiler refuses conflicts that it can see without comparing types.
+    /// Finds two steps with different types of settings whose keys have one name, so that only one of them could be turned on. Programs refuse to
+    /// start with such a pipeline; the compiler refuses conflicts that it can see without comparing types.
     pub fn conflicting_keys(&self) -> Option<[&'static Decl; 2]> {
         let of_key = |entry: &&Entry| entry.key().is_some();
         let clashes = |one: &Entry, other: &Entry| {

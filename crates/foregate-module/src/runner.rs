@@ -29,7 +29,7 @@ pub struct Runner {
     next: usize,
     /// The number of steps of that phase that have had their turn.
     begun: usize,
-    /// How many steps of `response-body` have run over a response that another one has replaced: they do not run again.
+    /// The number of steps of `response-body` that ran over a response which was then replaced: they do not run again.
     resume: usize,
     /// The state of the last step that has begun.
     turn: Turn,
@@ -47,7 +47,7 @@ enum Turn {
     Away,
     /// It runs on this thread, as no other is available.
     Here,
-    /// It has run elsewhere, or failed to.
+    /// The step has run elsewhere, or has failed to.
     Told(Result<Verdict, Fault>),
 }
 
@@ -97,7 +97,7 @@ pub enum Fault {
     Unread,
     /// There is no memory for the values that it has written.
     Memory,
-    /// The exchange ended while it was away.
+    /// The exchange ended while the step was away.
     Lost,
 }
 
@@ -334,8 +334,8 @@ impl Runner {
         }
     }
 
-    /// Runs steps one after the other on this thread, as far as there is nothing to think about. With `is_here`, the one that has begun
-    /// last is the first. It is called once for many steps, because to catch panics costs as much as many a step.
+    /// Runs steps one after the other on this thread, as long as no decision is needed. With `is_here`, the step that began last is the
+    /// first. It is called once for many steps, because catching panics costs as much as many a step.
     fn run_on(
         &mut self,
         pipeline: &Pipeline,

@@ -36,7 +36,7 @@ pub enum Access {
     Value,
     /// A value that moves to the step that takes it. For inputs only.
     Moved,
-    /// A list to which any number of steps add, before others read it.
+    /// A list to which any number of steps add, before other steps read it.
     List,
 }
 
@@ -99,7 +99,7 @@ impl Slot {
     }
 }
 
-/// How a value is shown to expressions.
+/// Converts a value for expressions.
 pub(crate) type Show = fn(&(dyn Any + Send + Sync)) -> Option<Shown<'_>>;
 
 pub(crate) fn show<V: Value>(value: &(dyn Any + Send + Sync)) -> Option<Shown<'_>> {

@@ -17,7 +17,7 @@ use crate::value::Value;
 
 /// The values that steps have written, one slot for each value of the pipeline.
 ///
-/// Values that own nothing, such as numbers, keep their memory when the slots are cleared: the next exchange writes into it.
+/// Values that own nothing, such as numbers, keep their memory when the slots are cleared, and the next exchange reuses it.
 #[derive(Default)]
 pub struct Slots {
     all: Vec<StateSlot>,

@@ -152,7 +152,7 @@ impl Step for CheckUpload {
         let fits = |value: &[u8]| {
             is_media_type(value) && settings.patterns.iter().any(|pattern| pattern.fits(value))
         };
-        // With two types, the reader of the body chooses one: neither can be trusted.
+        // With two types, the reader of the body chooses one of them, so neither can be trusted.
         if types.next().is_some_and(fits) && types.next().is_none() {
             return ControlFlow::Continue(());
         }
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(response.fields[1].value(), b"application/json, image/*");
         // Without a body, there is nothing to have a type.
         assert_eq!(Sample::get("/").run(&CheckUpload, &types), Verdict::Continue);
-        // A body of unknown length is one.
+        // A body of unknown length counts as a body.
         let mut chunked = Sample::get("/").method("POST");
         chunked.body = (Vec::new(), false);
         assert_eq!(status(chunked.run(&CheckUpload, &types)), Some(415));

@@ -87,7 +87,7 @@ static PROPS: [Prop; 6] = [
 /// The selection of clients for the canary.
 pub struct CanarySettings {
     upstream: UpstreamId,
-    /// Draws below it go to the canary.
+    /// Numbers below this one go to the canary.
     share: u32,
     cookie: Option<String>,
     max_age: Duration,

@@ -35,7 +35,7 @@ pub const VARIABLES: [&str; 3] = ["vars", "vars-rewrite", "vars-response"];
 /// The field with the client's country.
 const COUNTRY: &str = "ip.src.country";
 
-/// The value that answers for the field which tells a country. It is a field of its own name too.
+/// The value behind the field with the client's country. It is a field under its own name too.
 pub const COUNTRY_VALUE: &str = "geo.country";
 
 /// How many readings of a path conditions are evaluated for; a path with more is in doubt wherever a condition looks at it.

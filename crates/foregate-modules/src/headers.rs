@@ -216,7 +216,7 @@ impl Verb {
         }
     }
 
-    /// The change for a field with its value; an empty one is not sent.
+    /// The change that gives a field its value; an empty value is not sent.
     fn done(self, field: Field) -> Edit {
         let removes = matches!(self, Self::Set) && field.value().is_empty();
         if removes { field.removal() } else { self.edit(field) }

@@ -529,7 +529,7 @@ where
         let (view, Time(now), Random(random), ClientAddress(client), SiteName(site)) = input;
         let asked = LimitInputs { view, client, site };
         let (mut passed, mut notes) = (Vec::new(), Vec::new());
-        // Of limits with one counter, as of a site and again of its route, the first has counted the request.
+        // If several limits share a counter, as one of a site and one of its route, the first has already counted the request.
         let mut counted: Vec<(u64, Standing)> = Vec::new();
         for limit in settings.limits.iter().filter(|limit| limit.phase == S::ID) {
             let view = if limit.dry_run { asked.view.in_doubt(Doubt::Ignored) } else { asked.view };

@@ -241,7 +241,7 @@ impl<'n> Read<'n> {
     }
 }
 
-/// Checks if a target leads into its own pattern, each time with another text.
+/// Checks whether a target leads into its own pattern, with another text each time.
 fn check_circle(pattern: &SourcePattern, target: &TargetTemplate, to: &Argument) -> Result<(), Problem> {
     let expanded = target.expand(&[SAMPLE; address::WILDCARDS_LIMIT]);
     let path = expanded.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();

@@ -202,7 +202,7 @@ impl Step for Identify {
             if let (Some(id), None) = (sent.next(), sent.next())
                 && is_id(id)
             {
-                // Set, so that it reaches the origin even where the client's `Connection` names it.
+                // `set` makes it reach the origin even if the client's `Connection` names it.
                 return noted(id, Edits::new().set(settings.header.clone(), id.to_vec()));
             }
         }

@@ -184,7 +184,7 @@ fn reads(method: &[u8]) -> bool {
 pub struct SecurityTxt;
 
 impl Step for SecurityTxt {
-    // It is public: before any access control.
+    // The file is public, so it is served before any access control.
     type At = phase::RequestIdentity;
     type Settings = SecurityTxtSettings;
     type In<'r> = (Method<'r>, Path<'r>, RequestFields<'r>, Time);

@@ -16,7 +16,7 @@ pub(crate) struct Body {
     ended: bool,
     /// A filter has asked for something.
     asked: bool,
-    /// The output before it has been written, so that nothing waits for it.
+    /// The filters have been flushed, so that no output waits.
     flushed: bool,
     /// The answer to its fetch.
     answer: Option<FetchResult>,
@@ -159,8 +159,8 @@ impl Body {
         Ok(moved)
     }
 
-    /// Updates the share to the held memory. If there is not enough, the filter that holds most is asked to give up. Returns the used length
-    /// of `out`.
+    /// Updates the share to the held memory. If there is not enough, the filter that holds the most memory is asked to give up. Returns the
+    /// used length of `out`.
     fn account(
         &mut self,
         out: &mut [u8],

@@ -26,7 +26,8 @@ pub enum ServerAddress {
     Ip(SocketAddr),
     /// A name, resolved off the request path.
     Name {
-        /// In lower case. With a dot at its end it is the whole name, and no search list is used.
+        /// The host in lower case. With a trailing dot it is a full name, and no search list is
+        /// used.
         host: Arc<str>,
         /// TCP port.
         port: u16,

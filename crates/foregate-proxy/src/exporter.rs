@@ -38,7 +38,7 @@ enum Delivery {
 
 /// Sends batches, one at a time, as long as the process lives.
 pub async fn run(proxy: Arc<Proxy>) {
-    // The last one has failed: that is said once, not for each batch.
+    // The last batch has failed: this is logged once, not for each batch.
     let mut failing = false;
     loop {
         let batch = proxy.spans.batch().await;

@@ -182,7 +182,7 @@ impl ReloadAnswer {
     }
 }
 
-/// The controls of the process, as the source of its configuration has them.
+/// The controls of the process that the source of its configuration provides.
 struct SourceControls(Arc<dyn SettingsSource>);
 
 impl ProcessControls for SourceControls {

@@ -116,8 +116,8 @@ impl Gate {
     /// The reason for ending the trial, if there is one.
     pub fn judge(&mut self, look: &Look) -> Result<Verdict, Reason> {
         let new = difference(&look.new.stats, &self.new);
-        // Where the old version has served too little beside the new one, the figures of its whole
-        // life stand in.
+        // If the old version has served too little during the trial, the figures of its whole life
+        // are used.
         let mut old = difference(&look.old.stats, &self.old);
         if old.requests < REQUESTS_FOR_TIMES {
             old = Stats {
@@ -216,7 +216,7 @@ fn is_worse(failed: u64, all: u64, old_failed: u64, old_all: u64) -> bool {
     if failed < FAILURES_LEAST || all == 0 {
         return false;
     }
-    // A version that has hardly served is taken to fail now and then.
+    // A version that has hardly served is assumed to have some failures.
     let share = (old_failed as f64 + 0.5) / (old_all as f64 + 20.0);
     let expected = all as f64 * share;
     let spread = (expected * (1.0 - share).max(0.0)).sqrt();

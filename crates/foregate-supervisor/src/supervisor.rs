@@ -262,7 +262,7 @@ impl Supervisor {
                 state.held.iter().map(|held| (held.socket.clone(), Rc::clone(&held.descriptor))).collect();
             (sockets, state.items.clone())
         };
-        // One that does not read is found out when it does not become ready.
+        // A process that does not read is noticed when it does not become ready.
         let _ = self.begin(&generation, &sockets, &items).await;
         Ok(generation)
     }
@@ -568,7 +568,7 @@ impl Supervisor {
         let mut state = self.state.borrow_mut();
         // The trial of another configuration changes no program.
         match state.binaries.last_mut() {
-            // Nor does one to the same file.
+            // Nor does an upgrade to the same file.
             Some(present) if Rc::ptr_eq(present, binary) || present.is(binary) => {
                 *present = Rc::clone(binary);
             }

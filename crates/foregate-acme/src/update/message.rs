@@ -32,7 +32,7 @@ pub(crate) enum RecordChange {
     Remove,
 }
 
-/// Why an update has not taken place.
+/// The reason why an update was not made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UpdateRefusal {
     #[error("its answer is malformed")]
@@ -257,7 +257,7 @@ impl Code {
         }
     }
 
-    /// Compares in constant time. A code that was cut short is another one.
+    /// Compares in constant time. A truncated code is different.
     fn is(self, code: &[u8]) -> bool {
         match self {
             Self::Sha256(mac) => mac.verify_slice(code).is_ok(),

@@ -33,7 +33,7 @@ impl Flight {
 pub(super) struct State {
     sequence: Option<Sequence>,
     head: Option<Arc<StoredHead>>,
-    /// The head for the leader's own client, where that gets more than the others.
+    /// The head for the leader's own client, if it has more fields than the head for the others.
     own_head: Option<Arc<StoredHead>>,
     /// The number of the first piece that is kept, and the pieces from there on.
     first: usize,

@@ -18,7 +18,7 @@ use crate::{Act, Element, Feature, Page, Rewrite, Rule, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-images";
-/// How many images are taken for visible at once, and load as they would.
+/// The number of images that count as visible at once, and load immediately.
 const VISIBLE: u64 = 2;
 /// The most selectors.
 const SELECTORS: usize = 128;

@@ -283,7 +283,7 @@ fn ready(html: &str, page: &Page) -> String {
     }
 }
 
-/// A document that is parsed for it.
+/// The state for a document that has to be parsed.
 struct Inserting {
     marks: Vec<(Mark, &'static str)>,
     edges: Edges,

@@ -218,7 +218,7 @@ impl Links {
         self
     }
 
-    /// Addresses of a host are of another.
+    /// Maps addresses of one host to another.
     #[must_use]
     pub fn host(mut self, from: &str, to: &str) -> Self {
         self.hosts.push((from.into(), to.into()));

@@ -144,7 +144,7 @@ const UNKNOWN: char = UNUSED[0];
 /// The search form of a character that the document's encoding lacks: two characters for private use, one from each range.
 const MISSING: (u32, u32) = (0xf_0000, 0xf_8000);
 
-/// Adds a character as the search sees it, in text and references alike.
+/// Appends a character in its form for the search, for text and references alike.
 fn add(character: char, page: &Page, read: &mut String) {
     if character.is_ascii() {
         return read.push(character);

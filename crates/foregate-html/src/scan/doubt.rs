@@ -72,13 +72,14 @@ pub(super) struct Start {
     pub empty: bool,
     /// The attributes contained a relevant fact.
     pub said: bool,
-    /// It ends where a value was expected.
+    /// The tag ends where a value was expected.
     pub lacks: bool,
     /// The rewriter treats the following text as the text of this element.
     pub text: bool,
     /// The rewriter treats it as an element of SVG or MathML.
     pub foreign: bool,
-    /// Features ask whether such an element is one of HTML, or the rewriter does since its content depends on that.
+    /// Features need to know whether such an element is an HTML element, or the rewriter does because its content depends on
+    /// that.
     pub matters: bool,
 }
 

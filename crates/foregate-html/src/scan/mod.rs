@@ -472,7 +472,7 @@ impl Scanner {
         self.state = State::Attribute(Attribute::Before);
     }
 
-    /// The tag is over, which ends here.
+    /// The tag ends here.
     fn end_tag(&mut self, end: usize) -> Option<FoundTag> {
         self.state = State::Data;
         let what = if self.tag.ends { self.close() } else { self.start() };

@@ -49,7 +49,7 @@ pub(crate) struct Node {
     pub parent: Id,
     pub name: Name,
     pub space: Space,
-    /// Its content is HTML, though it is foreign; in MathML except for two elements.
+    /// A foreign element whose content is HTML; in MathML, except for two elements.
     point: bool,
 }
 
@@ -161,7 +161,7 @@ pub(crate) struct Tree {
     /// A `frameset` may still replace the body.
     pub frameset_ok: bool,
     pub quirks: bool,
-    /// Insertions into a table go before it.
+    /// Insertions into a table are placed before it.
     fosters: bool,
     /// The tokenizer's state after the start tag.
     pub content: Content,

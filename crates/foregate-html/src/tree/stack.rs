@@ -4,7 +4,7 @@ use super::kinds::*;
 use super::{Content, Event, Facts, Id, Mode, Node, Origin, Space, Tree};
 use crate::scan::names::Name;
 
-/// Where the search for an element ends that has to be in scope.
+/// The boundary of the search for an element that must be in scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     Default,
@@ -134,7 +134,7 @@ impl Tree {
         }
     }
 
-    /// The element for an insertion now, and the table before which it goes.
+    /// The parent for an insertion now, and the table before which it is placed.
     pub(super) fn place(&self, target: Option<usize>) -> (Id, Option<Id>) {
         let target = target.and_then(|at| self.stack.get(at)).or(self.stack.last());
         let Some(target) = target else { return (0, None) };

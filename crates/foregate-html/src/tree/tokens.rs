@@ -45,7 +45,7 @@ pub(crate) struct Tokens {
     at: usize,
     /// The element with the present text.
     last: Name,
-    /// A `<` comes before, which is text.
+    /// The preceding `<` is text.
     pub opens: bool,
     /// The preceding text ends with the possible start of a reference.
     pub refers: bool,
@@ -155,7 +155,7 @@ impl Tokens {
         }
     }
 
-    /// Returns true if such a token does not pass until it is complete.
+    /// Returns true if such a token is held until it is complete.
     pub fn holds(&self, token: Token) -> bool {
         match token {
             Token::Start(..) | Token::End(_) | Token::Doctype(_) => true,
@@ -240,7 +240,7 @@ impl Tokens {
         None
     }
 
-    /// A token that ends here, and of which all has to be known.
+    /// A token that ends here, all of which has to be known.
     fn told(&mut self, token: Token) -> Option<FoundToken> {
         self.run = None;
         let start = std::mem::replace(&mut self.start, self.at);
@@ -251,7 +251,7 @@ impl Tokens {
         Some(FoundToken { token, start, end: self.at, opens, refers, known: self.at, continues: false })
     }
 
-    /// A run of text that ends here, or of which no more is there.
+    /// A run of text that ends here, or at the end of the available input.
     fn told_run(&mut self, token: Token) -> Option<FoundToken> {
         self.read |=
             matches!(self.state, TokenizerState::Raw | TokenizerState::Script(_) | TokenizerState::Plain);

@@ -1,4 +1,4 @@
-//! A filter of a chain, and how it is given something to do.
+//! A filter of a chain, and the calls to it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

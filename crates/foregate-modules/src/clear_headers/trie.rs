@@ -49,7 +49,7 @@ impl Default for Direct {
 
 /// Places of the direct table, as a power of two: 4 KiB.
 const DIRECT_BITS: u32 = 11;
-/// How many ways to make hashes are tried to find one by which each name has a place of its own.
+/// How many hash functions are tried to find one without collisions.
 const TRIES: u64 = 512;
 /// The trie has to say whether the name is a member.
 const ASK: u32 = u32::MAX;

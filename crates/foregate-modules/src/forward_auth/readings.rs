@@ -95,7 +95,8 @@ pub(super) type ReadingAnswers<'r> = (
     Read<'r, Fetched<Other<4>>>,
 );
 
-/// Each other path with its answer, which is missing where it was not asked about. `None` if there are too many.
+/// Each other path with its answer; `None` for a path that was not asked about. The result is `None` if there are too many
+/// paths.
 pub(super) fn each(
     answers: ReadingAnswers<'_>,
 ) -> Option<impl Iterator<Item = (&[u8], Option<&FetchResult>)>> {

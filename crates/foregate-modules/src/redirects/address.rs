@@ -13,8 +13,7 @@ pub(super) const ADDRESS_LIMIT: usize = 8 * 1024;
 /// The most wildcards of a pattern.
 pub(super) const WILDCARDS_LIMIT: usize = 9;
 
-/// Where a redirect leads from: a path, with a host or without. Both are as requests have them after they were brought
-/// into their normal form.
+/// The source of a redirect: a path, with or without a host, both normalised as in requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Source<'t> {
     /// In lower case; empty for any.

@@ -262,7 +262,7 @@ impl FromNode for Rules {
     }
 }
 
-/// Reads a rule but for its condition; `None` where something is wrong with it.
+/// Reads a rule without its condition; `None` if it has an error.
 fn rule<'n>(
     node: &'n Node,
     number: usize,
@@ -337,7 +337,7 @@ fn conditions(
         Ok(conditions) => return Some(conditions),
         Err(problem) => problem,
     };
-    // Which of them are at fault is found out by asking for each.
+    // The faulty ones are found by compiling each condition alone.
     let each: Vec<Problem> =
         texts.iter().filter_map(|text| condition(text, when, context).err()).take(FURTHER_LIMIT).collect();
     let all_of_them = if each.is_empty() { Vec::from([problem]) } else { each };

@@ -89,7 +89,7 @@ impl Address {
     }
 }
 
-/// Purges, and says how much that concerns.
+/// Purges, and reports how many responses this concerns.
 async fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let text = |name| request.get(name).and_then(Value::as_str);
     if let Some(url) = text("url") {

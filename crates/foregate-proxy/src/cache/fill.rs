@@ -395,7 +395,7 @@ impl Fill {
         }
         let is_shared = self.lead.head(Arc::clone(&head), length, variant, arrived.received.cache);
         if !is_shared && head.life.is_shareable() && file.is_none() {
-            // There is no memory for it now.
+            // There is no memory for it at the moment.
             self.hand_on(arrived, std::mem::take(&mut asks.head), None);
             return ControlFlow::Break(());
         }
@@ -414,8 +414,8 @@ impl Fill {
         head
     }
 
-    /// The response is for the client that has caused the fetch, if it is still there. Others fetch
-    /// for themselves.
+    /// The response is only for the client that caused the fetch, if it is still there. Other clients fetch for
+    /// themselves.
     fn hand_on(
         mut self,
         arrived: FetchedResponse,

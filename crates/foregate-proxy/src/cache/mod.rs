@@ -199,7 +199,7 @@ impl Cache {
         recording
     }
 
-    /// Tells the other generations of a purge, if they do not learn of it by a folder that they share.
+    /// Passes a purge to the other generations, unless they learn of it through a shared folder.
     fn tell_generations(
         &self,
         purge: &foregate_cache::Purge<'_>,

@@ -136,7 +136,7 @@ impl Replay {
         self.asked.lock().take()
     }
 
-    /// The one that waits for the response.
+    /// The receiver that waits for the response.
     pub fn waiter(&self) -> Option<oneshot::Sender<WatchedOutcome>> {
         self.ours.lock().take()
     }

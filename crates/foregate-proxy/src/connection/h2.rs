@@ -1,4 +1,4 @@
-//! An HTTP/2 client: its connection is a task, and each of its streams.
+//! An HTTP/2 client: its connection is a task, and so is each of its streams.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -43,8 +43,7 @@ const READS: u32 = 4;
 /// How long a client may be silent at the end of a connection on which it has got something just
 /// now.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long the end of a connection may take whatever a client still sends or takes, in times of
-/// `write-stall`.
+/// The longest end of a connection, in times of `write-stall`, regardless of the client's traffic.
 const LONGEST: u32 = 4;
 /// How long after the response, or the last that came of the request, a stream is reset of which
 /// the request has not ended.
@@ -92,7 +91,7 @@ struct H2Session {
     stream: Stream,
     /// Input that is an incomplete frame, or is held back.
     input: Buffer,
-    /// The input is to be read once the requests before it have been started.
+    /// Further input is read once the earlier requests have been started.
     held_back: bool,
     /// The output being written.
     output: Buffer,
@@ -401,7 +400,7 @@ impl H2Session {
         if blocked.is_some_and(|deadline| deadline <= now) {
             return Poll::Ready(Event::Blocked);
         }
-        // A head that comes byte by byte.
+        // Set while a head arrives byte by byte.
         let head = self.shared.head_since().map(|since| since + timeouts.head);
         if head.is_some_and(|deadline| deadline <= now) {
             return Poll::Ready(Event::Stalled);

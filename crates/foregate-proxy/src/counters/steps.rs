@@ -72,7 +72,7 @@ pub struct StepCounter {
     pub broken: Counter,
     /// Requests on which it was not run because the queue was full.
     pub shed: Counter,
-    /// Bodies that its filter let pass unchanged, because it could not go on.
+    /// Bodies that its filter let pass unchanged, because it could not continue.
     pub bails: Counter,
     /// Bytes that its filters got.
     pub filter_in: Counter,

@@ -96,7 +96,7 @@ pub(super) fn serialise(request: &mut Request, upload: &mut BodyCopy, upstream: 
 pub(super) fn leave_hop(headers: &mut HeaderList) {
     connection::strip_hop_by_hop(headers, true);
     headers.remove_each(&FRAMING);
-    // A name in another spelling could be taken for a field of framing.
+    // A misspelt name could be read as a framing field.
     connection::drop_misspelt_names_before(headers, usize::MAX);
 }
 
@@ -128,8 +128,8 @@ pub(super) fn remove_field(request: &mut Request, name: &[u8]) {
     }
 }
 
-/// Tells the old proxy in fields how the client is connected. Those of the client are removed, from
-/// its trailers, too.
+/// Describes the client's TLS connection to the old proxy in fields. The client's own fields of
+/// these names are removed, from its trailers, too.
 pub(super) fn tell_about_tls(request: &mut Request, upload: &mut BodyCopy, peer: &Peer) {
     upload.forbid(&TLS_FIELDS);
     match &mut request.verbatim {

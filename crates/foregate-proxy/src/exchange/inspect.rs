@@ -196,8 +196,8 @@ async fn fill_file(
     }
 }
 
-/// Receives all of the request's body before an origin is asked, into memory where it is short,
-/// else into a file. Its length is known then, whatever the client has said of it.
+/// Receives the whole body of the request before an origin is asked: a short one into memory, a
+/// longer one into a file. Its length is then known, regardless of the client's framing.
 pub(super) async fn buffer_request(exchange: &mut Exchange<'_>, limit: u64) -> Result<(), Error> {
     if matches!(exchange.request.length, BodyLength::Fixed(length) if length > limit) {
         return Err(Error::BodyTooLarge);

@@ -206,9 +206,8 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
     }
 }
 
-/// Either side may end a tunnel, and a client may leave once its response has begun, unless it owes
-/// the rest of its request and does not say that it takes it back. Neither is an error of
-/// anybody's.
+/// Either side may end a tunnel, and a client may leave once its response has begun, unless it
+/// still owes the rest of its request without resetting the stream. Neither counts as an error.
 fn excuse_leaving(exchange: &mut Exchange<'_>) {
     let Some(error) = exchange.record.error.filter(Error::is_leaving) else { return };
     let is_whole = exchange.down.upload.is_done() && !exchange.down.upload.gave_up()

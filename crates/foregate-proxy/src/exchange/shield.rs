@@ -48,7 +48,7 @@ pub(super) async fn arrive(exchange: &mut Exchange<'_>) -> StepResult {
         return Err(Error::ShieldRefused.into());
     };
     request.head.headers.remove_name(SHIELD_FIELD);
-    // Those of the connection between the nodes.
+    // The fields of the connection between the nodes.
     connection::strip_hop_by_hop(&mut request.head.headers, true);
     request.head.headers.remove_each(&FRAMING);
     match kind {

@@ -124,7 +124,7 @@ pub(super) struct Exchange<'a> {
     pub(super) record: LogRecord,
     /// The response is compared with that of another proxy.
     pub(super) watched: Option<Box<WatchedAnswer>>,
-    /// It does not go the usual way.
+    /// Set if the exchange takes an unusual way.
     pub(super) detour: Option<Box<Detour<'a>>>,
     /// The spans under way, where the trace of the request is recorded.
     pub(super) spans: Option<Box<ExchangeSpans>>,

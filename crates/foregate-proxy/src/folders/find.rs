@@ -235,7 +235,7 @@ fn entry_of(
     }
     let path = folder.join(&entry.name);
     let metadata = match entry.kind {
-        // Where it leads says whether it would be served.
+        // The target of the link decides whether it would be served.
         Kind::Link => *directory.open(&path, how).ok()?.metadata(),
         Kind::File | Kind::Folder | Kind::Other => directory.stat(&path).ok()?,
     };

@@ -25,7 +25,7 @@ pub(crate) use self::find::{FolderTarget, seconds_now};
 pub(crate) use self::open_files::OpenFile;
 pub(crate) use self::whole::Whole;
 
-/// The longest that a file is looked for, and that one read may take.
+/// The time limit for finding a file, and for one read.
 pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 
 /// How often the path of a folder is followed anew: deployments swap a link.

@@ -433,7 +433,7 @@ impl ConnectionState {
     /// Wakes streams that wait for room, as far as there is some.
     fn offer(&mut self) {
         while let Some(stream) = self.output.next_turn() {
-            // One that is over needs no room.
+            // A stream that is over needs no room.
             let Some(entry) = self.streams.entry(stream) else { continue };
             entry.queued = false;
             if entry.end.is_none() {

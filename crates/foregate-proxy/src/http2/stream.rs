@@ -12,8 +12,8 @@ use super::{ConnectionState, SharedState};
 use crate::limits::pressure::Charge;
 use crate::transport::outcome::{LinkError, ReceiveOutcome};
 
-/// A stream on which a client's request has come. Once it is dropped the client knows that nothing
-/// more comes, and that nothing more is needed.
+/// A stream with a client's request. When it is dropped, the client learns that its response is
+/// over, and that its body is not needed any more.
 #[derive(Debug)]
 pub struct ClientStream {
     shared: Arc<SharedState>,
@@ -36,8 +36,8 @@ pub struct ClientStream {
 enum ResponseProgress {
     /// The head has not been sent.
     Nothing,
-    /// So much of the body is left to be sent, with which the stream ends; `None` where the end is
-    /// said.
+    /// This much of the body is left to be sent, and the stream ends with it; `None` if the end is
+    /// stated otherwise.
     Body { left: Option<u64>, begun: bool },
     /// All of the response has been sent.
     Done,
@@ -136,8 +136,8 @@ impl ClientStream {
         Ok(())
     }
 
-    /// Sends the head of the response. `length` is that of the body; trailers may follow it where
-    /// that says so.
+    /// Sends the head of the response. `length` is the framing of the body; some framings allow
+    /// trailers after it.
     ///
     /// # Errors
     ///

@@ -139,7 +139,7 @@ enum ServedBy {
     #[default]
     Unknown,
     Task(AbortHandle),
-    /// Nothing: it has been cut off, if only before it had a task.
+    /// No task: the connection has been cut off, perhaps before it had one.
     Cut,
 }
 

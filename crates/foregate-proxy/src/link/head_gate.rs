@@ -228,7 +228,7 @@ impl HeadGate {
         self.fault == Some(Reason::ENHANCE_YOUR_CALM)
     }
 
-    /// The stream of the frame that caused that, if it belongs to one.
+    /// The stream of the frame that caused the fault, if it belongs to one.
     pub fn culprit(&self) -> Option<u32> {
         self.culprit.filter(|stream| *stream > 0)
     }

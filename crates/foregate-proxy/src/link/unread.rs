@@ -85,7 +85,7 @@ impl Unread {
         }
     }
 
-    /// The memory of all of it, about.
+    /// The approximate memory of all of it.
     #[cfg(test)]
     pub fn held(&self) -> usize {
         self.0.lock().charge.bytes()

@@ -183,7 +183,7 @@ impl Unsent {
         }
     }
 
-    /// The memory of all of it, about.
+    /// The approximate memory of all of it.
     #[cfg(test)]
     pub fn held(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)

@@ -25,8 +25,8 @@ use crate::settings::{self, NewPath};
 /// Fields for framing and routing: they are generated, never copied.
 pub const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
 
-/// How many servers of that name a request may have passed. An upstream that leads back here would
-/// have it go round until its head is too large.
+/// The most servers of this name that a request may have passed. Otherwise, an upstream that leads back here would send it
+/// round until its head is too large.
 const HOPS_MOST: usize = 10;
 
 /// The part of a path that was taken off.
@@ -473,7 +473,7 @@ impl Request {
         self.of_client = HeldHead::new(client, self.charge.bytes());
     }
 
-    /// Counts the memory of its head, and says how much that is, bytes.
+    /// Counts the memory of the head, and returns it in bytes.
     pub fn count(&mut self) -> usize {
         let held = self.head.memory();
         self.charge.set(held);

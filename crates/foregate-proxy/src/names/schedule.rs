@@ -44,8 +44,7 @@ pub struct NameAddresses {
     pub valid_for: Duration,
     /// Set if these are all addresses of the name. Nameservers may return a different part of many each time.
     pub complete: bool,
-    /// A name of the search list that comes before this one could not be asked for, and may be the
-    /// one that is meant: why not.
+    /// The reason why an earlier name of the search list, which may be the intended one, could not be looked up.
     pub doubt: Option<String>,
 }
 

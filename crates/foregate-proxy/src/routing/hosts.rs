@@ -54,7 +54,7 @@ pub(super) struct HostEntry {
     listener: u16,
     bits: u8,
     name_len: u8,
-    /// The name; or, of one that is longer, where in [`HostTable::long_names`] it begins.
+    /// The name; for a longer name, its start in [`HostTable::long_names`].
     name: [u8; INLINE],
 }
 

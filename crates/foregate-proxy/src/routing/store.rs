@@ -1,4 +1,4 @@
-//! Where tables lie once they are built.
+//! The memory of tables once they are built.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -24,7 +24,7 @@ impl<T: Copy> CompactTable<T> {
         &mut self.growing
     }
 
-    /// Nothing is added any more: gives back the memory that growing has left over.
+    /// No entry is added any more: frees the memory that growing has left over.
     pub(super) fn settle(&mut self) {
         if self.pages.is_none() && size_of_val(&self.growing[..]) >= LARGE {
             self.pages = Pages::new(&self.growing);

@@ -1,5 +1,5 @@
-//! A server that serves for a supervisor: it starts with the sockets of others, passes connections
-//! on, takes some, and retires.
+//! A server under a supervisor: it starts with inherited sockets, passes connections on, takes some
+//! over, and retires.
 
 use std::collections::HashMap;
 use std::io;

@@ -27,8 +27,8 @@ impl Signals {
 }
 
 /// Prevents the signals HUP, USR1 and USR2 from ending the process, from before the configuration
-/// is read: that may take long, and log rotation does not know of it. [`super::run`] answers those
-/// that came.
+/// is read, which may take long, while log rotation may already send them. [`super::run`] handles
+/// the signals that arrived.
 ///
 /// # Errors
 ///

@@ -154,7 +154,7 @@ impl Socket {
         written
     }
 
-    /// TLS has accepted this much, and `holds` says that some data is unsent.
+    /// TLS has accepted this much; `holds` is set if some data is unsent.
     fn count_held(&mut self, taken: usize, holds: bool) {
         self.held.set(if holds { HELD.min(self.held.bytes() + taken) } else { 0 });
     }

@@ -74,7 +74,7 @@ pub trait Asker {
     fn may_repeat(&mut self, error: &Error) -> bool;
 }
 
-/// Something that has come of a request.
+/// An event during a request.
 #[derive(Debug)]
 pub enum Answer {
     /// The head of an interim response; the final one is still to come.
@@ -297,7 +297,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Sends the head of the request, as this upstream is to get it.
+    /// Sends the head of the request in the form for this upstream.
     async fn send_head<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
         let origin = self.origin.as_mut().ok_or(Error::Internal)?;
         let request = asker.heads().0;
@@ -441,7 +441,7 @@ impl<'a> Ask<'a> {
         self.poll_hanging(cx, asker)
     }
 
-    /// When the request goes to a second server as well, if it may.
+    /// When the request also goes to a second server, if it may.
     fn hedge_at<A: Asker>(&self, asker: &mut A) -> Option<Instant> {
         let after = self.upstream.hedge_after()?;
         let (request, terms) = (asker.heads().0, &self.terms);

@@ -282,8 +282,7 @@ impl Upstream {
         }
     }
 
-    /// How long a request waits before it is looked at whether its server hangs; `None` where no
-    /// other server could answer.
+    /// How long a request waits before its server is checked for hanging; `None` if no other server could answer.
     pub(super) fn patience(&self) -> Option<Duration> {
         if self.servers.len() < 2 || !self.settings.eject.hung {
             return None;

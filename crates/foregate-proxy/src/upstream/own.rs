@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::pool::ServerPool;
 
-/// Servers at which a client's connection has such connections wait for its next request. At others
+/// The most servers at which a client's connection keeps connections of its own. At further servers
 /// they end with the request.
 const SERVERS_MOST: usize = 16;
 

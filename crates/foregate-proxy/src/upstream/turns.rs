@@ -14,7 +14,7 @@ use crate::names::interleave;
 /// time.
 const HELD_FIRST: Duration = Duration::from_secs(10);
 const HELD_LONGEST: Duration = Duration::from_mins(5);
-/// Addresses that are passed over. Beyond, that of the longest ago is tried again.
+/// The most avoided addresses. Beyond it, the one that was avoided first is tried again.
 const HELD_MOST: usize = 256;
 
 /// The turns of addresses.

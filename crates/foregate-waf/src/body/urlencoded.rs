@@ -44,7 +44,7 @@ struct UrlencodedReader<'a> {
 }
 
 impl UrlencodedReader<'_> {
-    /// Hands an argument on, or another reading of the value of one that was; `false` when there are too many.
+    /// Passes on an argument, or another reading of an earlier argument's value; `false` if there are too many.
     fn pair(&mut self, pair: &[u8], again: bool) -> bool {
         let Some(left) = self.left.checked_sub(1) else {
             self.outcome.over_limit = true;

@@ -130,7 +130,7 @@ const BESIDE: usize = 1024;
 /// The most arguments that are searched for a value's name. With more, the value counts as a secret.
 const ARGUMENTS: usize = 256;
 
-/// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
+/// The number of bytes at the start and at the end of a name that decide whether it counts as the name of a secret.
 const NAME: usize = 256;
 
 /// Returns true if a field's value is a secret, by its name or its content. A malformed head may have blanks around the name.
@@ -261,7 +261,7 @@ impl Secrets {
 
 /// Most secrets of a transaction; of one with more, nothing is shown that may copy one.
 const SECRETS: usize = 128;
-/// Bytes from which on a secret is looked for in texts: shorter ones stand in most of them by chance.
+/// The least length of a secret that texts are searched for: shorter ones are in most texts by chance.
 const SECRET_LEAST: usize = crate::body::SECRET_LEAST;
 /// Bytes by which the beginning of a secret is found, whatever follows: its end may have been cut off.
 const SECRET_START: usize = 16;

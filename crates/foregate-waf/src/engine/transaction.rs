@@ -179,8 +179,8 @@ impl Transaction {
         (looks && !self.state.allowed.transaction).then_some(switches.request_body_limit)
     }
 
-    /// Phase 2: the body of the request is there, or as much of it as rules look at; `whole` says which. It has to be
-    /// called for requests without a body as well.
+    /// Phase 2: the body of the request has arrived, or as much of it as rules look at; `whole` distinguishes these. It has to be called
+    /// for requests without a body as well.
     pub fn request_body(&mut self, body: &[u8], whole: bool) -> Verdict {
         if self.state.switches.request_body && self.next <= Phase::RequestBody as usize {
             self.run_up_to(Phase::RequestBody);

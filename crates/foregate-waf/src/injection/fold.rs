@@ -87,7 +87,7 @@ enum FoldChange {
     Nothing,
     /// Something: look again.
     Again,
-    /// This is not to be understood.
+    /// The input cannot be interpreted, so it counts as malicious.
     Evil,
 }
 
@@ -126,7 +126,7 @@ impl Fold<'_, '_> {
         }
     }
 
-    /// Takes five tokens that are only a part of an expression for its first.
+    /// Folds five tokens that are only a part of an expression into their first.
     fn restart_when_full(&mut self) {
         use TokenKind::{Bareword, Comma, LeftParenthesis, Number, Operator, RightParenthesis};
         if self.filled < MAX_TOKENS {

@@ -9,7 +9,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 const MAX_LEN: usize = 8;
 /// How many texts come out of putting sets one after the other; beyond it one of them is kept.
 const MAX_PRODUCT: usize = 256;
-/// How many texts a set may have; a pattern that needs more has none.
+/// The most texts of a set; a pattern that needs more has no set.
 const MAX_TEXTS: usize = 4096;
 /// The highest expected frequency of the texts per byte of a value. Above it, a search for them is useless.
 const MAX_FREQUENCY: f64 = 0.25;

@@ -52,7 +52,7 @@ fn unavailable(rest: &str) -> Option<String> {
     None
 }
 
-/// How many bytes it can look at in a row, alternatives added up.
+/// The number of bytes that it can match in a row, alternatives added up.
 fn cost(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,

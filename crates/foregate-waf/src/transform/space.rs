@@ -64,7 +64,7 @@ pub(super) fn map(input: &[u8], change: impl Fn(u8) -> u8) -> Cow<'_, [u8]> {
     Cow::Owned(input.iter().map(|byte| change(*byte)).collect())
 }
 
-/// The highest bit so that the number of ones in the byte's eight, taken as they came, is even or odd.
+/// Sets the highest bit so that the number of ones in the byte's eight bits is even or odd.
 pub(super) fn parity(byte: u8, odd: bool) -> u8 {
     let set = (byte.count_ones() % 2 == 1) != odd;
     if set { byte | 0x80 } else { byte & 0x7f }

@@ -71,7 +71,7 @@ impl DashboardAccess {
         &self.token
     }
 
-    /// Admits a viewer, or says why not.
+    /// Admits a viewer, or returns the reason for the refusal.
     pub(super) async fn admit<B>(
         &self,
         request: &Request<B>,

@@ -125,7 +125,7 @@ async fn run(shared: Arc<ReserveState>, mut commands: mpsc::Receiver<ReserveComm
             ReserveCommand::Get { text, fields, answer } => {
                 tokio::spawn(async move {
                     let found = timeout(shared.timeout, shared.look(&text, &fields)).await;
-                    // The request may have gone on meanwhile.
+                    // The request may have continued in the meantime.
                     let _ = answer.send(found.unwrap_or_else(|_| {
                         shared.failed(&StorageFailure::Timeout);
                         None

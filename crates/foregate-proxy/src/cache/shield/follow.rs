@@ -41,7 +41,7 @@ const LONGEST: usize = 16 << 20;
 /// The failure of a question.
 #[derive(Debug, thiserror::Error)]
 enum FollowFailure {
-    /// There is no process, or it ends: what it knew before, this node had.
+    /// The process has gone, or is ending: this node had all that it knew.
     #[error("{0}")]
     Gone(String),
     /// Unknown: the node does not answer.

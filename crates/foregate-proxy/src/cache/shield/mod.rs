@@ -1,4 +1,4 @@
-//! The shield: a group of proxies, of which one asks the origin for each address and the others ask that one.
+//! The shield: a group of proxies in which one node asks the origin for each address, and the others ask that node.
 //!
 //! Each node keeps a log of its own purges, and follows the logs of the others all the time ([`follow`]). A node that has not heard from another one for a
 //! moment uses nothing from its store until it has, or until the other one is known to be away. So a node that was stopped,

@@ -112,7 +112,7 @@ impl Exemplars {
     }
 }
 
-/// How long something took that does not happen with every request.
+/// The duration of something that only some requests do.
 #[derive(Debug, Default)]
 pub struct WaitHistogram {
     buckets: [AtomicU64; BLOCKED_BUCKETS.len() + 1],

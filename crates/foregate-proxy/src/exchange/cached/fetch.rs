@@ -191,7 +191,7 @@ impl NeededResponse {
         Ok(Ok((follow, (!self.background).then_some(handed))))
     }
 
-    /// Waits for a fetch. `None`: it comes to nothing, and the request joins again.
+    /// Waits for a fetch. `None` if it has no result, and the request joins again.
     async fn follow(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -397,8 +397,7 @@ impl NeededResponse {
     }
 }
 
-/// The client's conditions, which the origin has not seen, make a response without a body of one
-/// that has come.
+/// The client's conditions, which the origin has not seen, turn a response that has arrived into one without a body.
 fn refuse_body(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength, status: u16) -> Step {
     if let Some(upstream) = exchange.upstream() {
         upstream.drop_rest(origin);

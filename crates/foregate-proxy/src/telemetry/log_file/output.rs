@@ -32,8 +32,8 @@ impl LogOutput {
         })
     }
 
-    /// Writes lines, and blocks for as long as that takes. Where it fails: how many lines are lost,
-    /// and why.
+    /// Writes lines, and blocks as long as this takes. On an error, returns the number of lost
+    /// lines and the reason.
     pub(super) fn send(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
         match self {
             Self::File { file, torn, .. } => torn.write(file, lines),

@@ -181,7 +181,7 @@ impl Torn {
     }
 }
 
-/// Writes all; else says how much of it is written, and why no more.
+/// Writes all bytes; on an error, returns how many were written, and the error.
 fn write_all(file: &mut impl io::Write, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut written = 0;
     while let Some(left) = bytes.get(written..).filter(|left| !left.is_empty()) {
