@@ -211,7 +211,7 @@ pub struct QueryRule {
     pub sort: bool,
 }
 
-/// A choice of parameters by name; a name that ends in `*` stands for all that begin with it.
+/// A selection of parameters by name; a name that ends in `*` matches all names with this beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Parameters {
     /// All, as they came.

@@ -13,7 +13,7 @@ pub struct Uri<'a> {
     pub scheme: Scheme,
     /// The host in normal form: lower case, no trailing dot.
     pub host: &'a str,
-    /// The port, if the authority has one; that of the scheme is none.
+    /// The port, if the authority has one. The scheme's default port counts as none.
     pub port: Option<u16>,
     /// The path in normal form.
     pub path: &'a [u8],

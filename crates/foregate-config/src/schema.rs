@@ -23,7 +23,7 @@ pub const INCLUDE_KEY: Key = Key::one("include", "PATH...", "include \"sites/*.k
     .args(1, ANY)
     .many();
 
-/// Properties that every key of a module takes that may stand once.
+/// Properties of every module key that may occur only once.
 pub static GENERIC: &[Prop] = &[
     Prop {
         name: "when",

@@ -43,7 +43,7 @@ pub(crate) enum Why {
     Ambiguous,
     /// Elements have names that are too long together.
     Names,
-    /// The following text is or may be the text of a script or the like: the reader of the text before knows, or asks.
+    /// The following text may be that of a script or the like; the reader of the preceding text knows this, or finds it out.
     Unknown,
 }
 

@@ -325,8 +325,7 @@ pub struct Proxy {
     pub cache: Arc<Cache>,
     /// Accepting connections, and passing some of them on.
     pub handover: Handover,
-    /// The configuration before this one, for a moment, where that had listeners with TLS that are
-    /// no more.
+    /// The previous configuration, kept for a moment if it had listeners with TLS that the new one lacks.
     leaving: ArcSwapOption<Config>,
     draining: AtomicBool,
 }

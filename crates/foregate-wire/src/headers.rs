@@ -380,7 +380,7 @@ impl HeaderList {
     fn remove_from(&mut self, from: usize, id: NameId, name: &[u8]) -> usize {
         let Some(first) = self.position_of(id, name, from) else { return 0 };
         self.entries.remove(first);
-        // Mostly it was the only one.
+        // Mostly, this was the only field of the name.
         if self.position_of(id, name, first).is_none() {
             return 1;
         }

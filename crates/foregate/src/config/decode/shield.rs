@@ -16,7 +16,8 @@ use crate::config::schema::SHIELD;
 const SECRET: RangeInclusive<usize> = 16..=256;
 /// Nodes of a group.
 const MOST_NODES: usize = 32;
-/// The time limit of a connection to another node: the origin is there as well.
+/// The time limit for connecting to another node. It is short, because the origin can be asked
+/// instead.
 const CONNECT: Duration = Duration::from_secs(1);
 
 /// The shield as it is read.
