@@ -12,7 +12,7 @@ mod cursor;
 mod document;
 mod elsewhere;
 mod files;
-mod foreign;
+pub mod foreign;
 mod format;
 mod glob;
 mod json;

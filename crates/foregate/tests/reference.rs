@@ -78,6 +78,22 @@ fn tables_are_those_of_the_schema() {
     hold(&path, &text, &updated);
 }
 
+/// The table of docs/guide/nginx-directives.md, from the table of the messages.
+#[test]
+fn directives_of_nginx_have_the_advice_of_messages() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/nginx-directives.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let directives = foregate_config::foreign::nginx_directives();
+    assert!(directives.len() > 100, "{}", directives.len());
+    let mut updated = "| NGINX | Foregate |\n|---|---|\n".to_owned();
+    for (directive, advice) in directives {
+        updated.push_str(&row(&[format!("`{directive}`"), advice]));
+    }
+    let at = text.find("| NGINX |").expect("the page has a table");
+    updated.insert_str(0, &text[..at]);
+    hold(&path, &text, &updated);
+}
+
 /// The list of jobs at the top of docs/how-do-i.md, a line for each section.
 #[test]
 fn the_list_of_jobs_is_that_of_the_headings() {

@@ -10,7 +10,7 @@ mod words;
 pub(crate) use nginx::rate;
 
 /// The advice for a configuration of another program.
-pub(crate) const INSTEAD_OF_FILE: &str = "`foregate init` writes one of ours; docs/guide/moving-from-nginx.md has the counterpart of each directive of NGINX";
+pub(crate) const INSTEAD_OF_FILE: &str = "`foregate init` writes one of ours; docs/guide/nginx-directives.md has the counterparts of the directives of NGINX";
 
 /// The program that a whole file seems to be for, by its name and a few words.
 pub(crate) fn program_of(path: &std::path::Path, text: &str) -> Option<&'static str> {
@@ -36,6 +36,17 @@ pub(crate) fn program_of(path: &std::path::Path, text: &str) -> Option<&'static 
         return Some("Traefik");
     }
     (has("<VirtualHost") || has("ProxyPass ")).then_some("Apache")
+}
+
+/// The directives of NGINX that have another name here, in alphabetical order, each with the advice that a file with it gets. A `*` at the end
+/// stands for all directives with this beginning.
+pub fn nginx_directives() -> Vec<(String, String)> {
+    let mut all: Vec<_> = nginx::INSTEAD
+        .iter()
+        .map(|(directive, instead)| (directive.replace('-', "_"), instead.sentence(false)))
+        .collect();
+    all.sort();
+    all
 }
 
 /// The advice for a word.

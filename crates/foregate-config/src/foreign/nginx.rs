@@ -47,7 +47,8 @@ const BUFFERS: Instead =
 const TUNING: Instead = LeaveOut("Foregate sets this by itself; there is no key");
 const PROCESS: Instead = LeaveOut("set it in `systemd`, or in the program that starts Foregate");
 const ERROR_PAGES: Instead = Write("write `error-pages { page 404 file=\"FILE\" }`");
-const BASIC: Instead = Write("write `basic-auth { user \"NAME\" \"HASH\" }`");
+const BASIC: Instead =
+    Write("write `basic-auth { user \"NAME\" \"HASH\" }`, or `basic-auth file=\"htpasswd\"`");
 
 pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("access-log", Write("write `access-log \"FILE\"`")),
