@@ -24,6 +24,7 @@ use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Sequence;
 use crate::secret::Secret;
+use crate::store::NotStored;
 use crate::stored::StoredHead;
 
 /// Parts of the table, so that threads seldom meet. A power of two.
@@ -77,7 +78,7 @@ struct FlightShard {
     /// Fetches under way for each address, all variants counted.
     addresses: FlightMap<usize>,
     /// Until when requests do not wait for each other, and when the marks of the past were last removed.
-    marks: FlightMap<CacheTime>,
+    marks: FlightMap<(CacheTime, Option<NotStored>)>,
     cleaned: CacheTime,
 }
 
@@ -89,8 +90,8 @@ pub enum FlightPart {
     /// Another one does.
     Follow(Follow),
     /// The last response could not be shared, so this request fetches for itself and waits for no other. If its response is stored after all,
-    /// [`Flights::unmark`] ends this state early.
-    Alone,
+    /// [`Flights::unmark`] ends this state early. With the reason why that response was not stored, if it was that.
+    Alone(Option<NotStored>),
     /// The object has been stored since the caller looked for it.
     Found(Arc<Object>),
 }
@@ -133,16 +134,16 @@ impl Flights {
                 let flight = Arc::clone(flight);
                 drop(shard);
                 // Of a body that is too long for the bounds, the start may be gone.
-                return Follow::from_start(flight).map_or(FlightPart::Alone, FlightPart::Follow);
+                return Follow::from_start(flight).map_or(FlightPart::Alone(None), FlightPart::Follow);
             }
             shard.flights.remove(&key);
         }
         if let Some(object) = recheck() {
             return FlightPart::Found(object);
         }
-        if let Some(&until) = shard.marks.get(&key) {
+        if let Some(&(until, reason)) = shard.marks.get(&key) {
             if now < until {
-                return FlightPart::Alone;
+                return FlightPart::Alone(reason);
             }
             shard.marks.remove(&key);
         }
@@ -214,15 +215,15 @@ impl FlightsShared {
         }
     }
 
-    fn mark(&self, key: Key, now: CacheTime) {
+    fn mark(&self, key: Key, now: CacheTime, reason: Option<NotStored>) {
         let shard = &mut *self.shard(key).lock();
         // Not at each insertion, since there may be no outdated marks.
         if shard.marks.len() >= MAX_MARKS && now.since(shard.cleaned) >= CLEANING {
-            shard.marks.retain(|_, until| now < *until);
+            shard.marks.retain(|_, (until, _)| now < *until);
             shard.cleaned = now;
         }
         if shard.marks.len() < MAX_MARKS {
-            shard.marks.insert(key, CacheTime(now.0.saturating_add(self.limits.mark)));
+            shard.marks.insert(key, (CacheTime(now.0.saturating_add(self.limits.mark)), reason));
         }
     }
 

@@ -52,7 +52,7 @@
 //! let head = match store(&AnsweredRequest { demands: &demands, headers: &fields, path }, &response, &policy, &secret) {
 //!     Ok(head) => Arc::new(head),
 //!     Err(reason) => {
-//!         lead.uncacheable(now.cache);
+//!         lead.uncacheable(now.cache, None);
 //!         return Err(reason.as_str().into());
 //!     }
 //! };

@@ -14,6 +14,7 @@ use crate::key::Key;
 use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Sequence;
+use crate::store::NotStored;
 use crate::stored::StoredHead;
 
 /// A fetch under way.
@@ -220,7 +221,7 @@ impl Lead {
         self.whole &= !too_long && !no_room;
         if too_long || no_room || !head.life.is_shareable() {
             if !no_room {
-                self.shared.mark(self.key, now);
+                self.shared.mark(self.key, now, None);
             }
             self.end(End::Uncacheable);
             return false;
@@ -343,9 +344,9 @@ impl Lead {
     }
 
     /// Ends the fetch for the followers: the response is not stored, so each of them fetches for itself at once. For some time, requests
-    /// under this key do not wait for each other.
-    pub fn uncacheable(mut self, now: CacheTime) {
-        self.shared.mark(self.key, now);
+    /// under this key do not wait for each other, and get the `reason`.
+    pub fn uncacheable(mut self, now: CacheTime, reason: Option<NotStored>) {
+        self.shared.mark(self.key, now, reason);
         self.end(End::Uncacheable);
     }
 

@@ -8,7 +8,7 @@ use super::world::{Script, World, request, text};
 use bytes::Bytes;
 use foregate_cache::{
     AnsweredRequest, Body, CacheTime, Demands, FetchFailure, FlightLimits, FlightPart, Follow, FollowedHead,
-    Lead, Object, Piece, Policy, Response, StoredHead, store,
+    Lead, NotStored, Object, Piece, Policy, Response, StoredHead, store,
 };
 use foregate_wire::HeaderList;
 
@@ -158,8 +158,8 @@ fn a_fetch_is_known_under_its_variant() {
 #[test]
 fn a_mark_ends_early_where_a_response_is_stored_after_all() {
     let world = world();
-    lead(&world).uncacheable(world.now().cache);
-    assert!(matches!(join(&world), FlightPart::Alone));
+    lead(&world).uncacheable(world.now().cache, Some(NotStored::NoStore));
+    assert!(matches!(join(&world), FlightPart::Alone(Some(NotStored::NoStore))));
     world.flights.unmark(world.key());
     assert!(matches!(join(&world), FlightPart::Lead(_)));
 }
@@ -274,7 +274,7 @@ fn marks_are_bounded() {
         text.write(&uri, &foregate_cache::KeyParts::default());
         let key = text.key(&world.secret);
         if let FlightPart::Lead(lead) = world.flights.join(key, key, now, || None) {
-            lead.uncacheable(now);
+            lead.uncacheable(now, None);
         }
     }
     assert!(world.flights.marks() <= 64 * 4096, "{}", world.flights.marks());

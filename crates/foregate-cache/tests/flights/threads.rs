@@ -82,7 +82,7 @@ fn threads_share_fetches_and_see_whole_bodies_or_breaks() {
                 fetch(lead);
                 None
             }
-            FlightPart::Alone => panic!("nothing is uncacheable here"),
+            FlightPart::Alone(_) => panic!("nothing is uncacheable here"),
             FlightPart::Follow(mut follow) => {
                 match block_on(poll_fn(|context| follow.poll_head(context))) {
                     FollowedHead::Arrived(_) | FollowedHead::Complete(_) => {}

@@ -153,7 +153,7 @@ impl World {
             let recheck = || self.find(&headers).ok();
             match self.flights.join(key, address, self.now().cache, recheck) {
                 FlightPart::Found(object) => return whole(&object),
-                FlightPart::Alone => return self.fetch_alone(value).await,
+                FlightPart::Alone(_) => return self.fetch_alone(value).await,
                 FlightPart::Lead(lead) => return self.lead(lead, value, &headers).await,
                 FlightPart::Follow(mut follow) => {
                     let head = poll_fn(|context| follow.poll_head(context)).await;
@@ -220,7 +220,7 @@ impl World {
         let asked = AnsweredRequest { demands: &Demands::default(), headers, path: b"/" };
         let response = Response { status: 200, headers: &fields, sent, received: self.now() };
         let Ok(stored) = store(&asked, &response, &Policy::default(), &self.secret) else {
-            lead.uncacheable(self.now().cache);
+            lead.uncacheable(self.now().cache, None);
             pause().await;
             self.running.set(self.running.get() - 1);
             return Outcome::Whole { mark: value.to_owned(), body: body_of(value, &script.pieces) };

@@ -432,7 +432,7 @@ impl Fill {
         if let Some(LeaderParts::Origin(_, answer, _)) = unwanted {
             answer.upstream.drop_rest(answer.origin);
         }
-        self.lead.uncacheable(arrived.received.cache);
+        self.lead.uncacheable(arrived.received.cache, reason);
     }
 
     /// The origin says that the stored response is current.
@@ -477,7 +477,7 @@ impl Fill {
         match is_shared {
             true => self.lead.refreshed(object),
             // The origin has answered this client; the others have to ask for themselves.
-            false => self.lead.uncacheable(arrived.received.cache),
+            false => self.lead.uncacheable(arrived.received.cache, refreshed.storable.err()),
         }
         ControlFlow::Break(())
     }

@@ -96,11 +96,16 @@ impl NeededResponse {
                     set_outcome(exchange, CacheOutcome::Hit);
                     return Ok(self.serve(exchange, settings, &object));
                 }
-                FlightPart::Alone if self.stale.is_none() => return Ok(self.pass(upstream)),
-                FlightPart::Alone | FlightPart::Follow(_) if self.background => {
+                FlightPart::Alone(reason) if self.stale.is_none() => {
+                    if let Some(cached) = &mut exchange.cached {
+                        cached.reason = reason.map(foregate_cache::NotStored::as_str).or(cached.reason);
+                    }
+                    return Ok(self.pass(upstream));
+                }
+                FlightPart::Alone(_) | FlightPart::Follow(_) if self.background => {
                     return Ok(self.serve_stale(exchange, settings));
                 }
-                FlightPart::Alone => {
+                FlightPart::Alone(_) => {
                     let lead = cache.flights.alone(self.shared, self.key);
                     match self.lead(exchange, settings, upstream, lead).await? {
                         Ok(led) => led,
