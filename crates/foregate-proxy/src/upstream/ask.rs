@@ -204,6 +204,12 @@ impl<'a> Ask<'a> {
     /// The error of the last attempt. [`Error::is_before_sending`] and
     /// [`Error::is_before_response`] tell if the caller may repeat it.
     pub async fn answer<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
+        if self.attempts.made() == 0
+            && let Some(rules) = &mut self.rules
+            && rules.pass_over(self.upstream, clock::now())
+        {
+            self.enter_next();
+        }
         loop {
             let error = match self.attempt(asker).await {
                 Ok(Answer::Interim) => {

@@ -144,6 +144,24 @@ impl<'a> Rules<'a> {
         other.filter(|other| other.is_any_up(now))
     }
 
+    /// Chooses another upstream for the first attempt, if no server of this one is up and a rule sends failed connections there. Returns
+    /// true if it did. The upstream that is down gets nothing, and the other one no more than this request, so no budget is asked.
+    pub fn pass_over(&mut self, upstream: &Upstream, now: Instant) -> bool {
+        if upstream.is_any_up(now) {
+            return false;
+        }
+        let found = self.rules.iter().enumerate().find_map(|(number, rule)| {
+            let elsewhere = rule.elsewhere.as_ref().filter(|_| rule.on.connect && rule.attempts > 0)?;
+            Some((number, elsewhere, self.other(elsewhere, now)?))
+        });
+        let Some((number, elsewhere, other)) = found else { return false };
+        self.count_use(number);
+        self.next = Some(other);
+        self.diversions.push(elsewhere.clone());
+        upstream.metrics.retries_elsewhere.inc();
+        true
+    }
+
     /// Returns true if a rule allows another attempt, and chooses its place.
     pub fn allow(
         &mut self,

@@ -487,7 +487,7 @@ const RETRY_PROPS: &[Prop] = &[
         usage: "NAME",
         required: false,
         default: "",
-        about: "Another upstream for the attempts, with its own rules. Without it: the next server of this upstream.",
+        about: "Another upstream for the attempts, with its own rules. While no server of this one is up, requests whose failed `connect`s the rule covers go there at once, and take nothing from `retry-budget`. Without it: the next server of this upstream.",
     },
 ];
 
