@@ -222,7 +222,7 @@ const VERBS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["purge", "ban"], "`foregate cache purge` removes stored responses"),
     (
         &["adapt", "convert", "migrate-config"],
-        "docs/guide/moving-from-nginx.md has the counterpart of each directive of NGINX",
+        "docs/guide/nginx-directives.md has the counterparts of the directives of NGINX",
     ),
     (
         &["cert", "certs", "acme", "tls"],
