@@ -169,7 +169,8 @@ mod tests {
         new.floors().purge(&Purge::Address(&uri("/b")), Strength::Hard);
         let adopted = taken.map(|taken| new.adopt(carried(&taken, began), Usefulness::Used, NOW));
         assert_eq!(adopted, [Adoption::Refused, Adoption::Stored]);
-        // What a sweep forgets while responses are on their way is kept, and else nothing is known of it.
+        // While responses are on their way, a sweep keeps the floors that judge them. Later, an old response is refused: nothing is known
+        // of its purges any more.
         let sweep = || {
             let mut sweep = new.begin_sweep();
             while new.sweep(&mut sweep) {}

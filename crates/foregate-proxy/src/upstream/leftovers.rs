@@ -1,4 +1,4 @@
-//! What is made of bytes behind the ends of responses: they are counted, told, and bar connections from reuse.
+//! The handling of bytes after the end of a response: a counter, a warning, and no reuse of connections to a distrusted server.
 
 use std::time::Instant;
 

@@ -228,7 +228,7 @@ fn show_purged(answer: &Value) -> String {
     text
 }
 
-/// What to look at where no response has the URL of a purge.
+/// Advice for a purge of a URL that no stored response has; empty for other purges.
 fn without_effect(answer: &Value, url: Option<&str>) -> String {
     let none = |name: &str| answer[name].as_u64().is_none_or(|count| count == 0);
     let are_counted = answer["folders"] != "used" || !answer["on_disk"].is_null();
