@@ -18,6 +18,8 @@ use foregate_proxy::telemetry::exposition::{Exposition, ExpositionFormat};
 
 use serde_json::Value;
 
+#[path = "house/map.rs"]
+mod map;
 #[path = "house/rooms.rs"]
 mod rooms;
 #[path = "house/source.rs"]

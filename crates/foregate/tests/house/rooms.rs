@@ -188,6 +188,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The rooms that `room` may use.
+pub(super) fn used_by(room: &str) -> &'static [&'static str] {
+    let (_, used) = ROOMS.iter().find(|(name, _)| *name == room).unwrap();
+    used
+}
+
 /// The most files that may use each other in a circle, in any crate.
 const LARGEST_CIRCLE: usize = 8;
 
