@@ -52,7 +52,7 @@ use crate::random;
 use crate::settings::{Listen, ListenAddress};
 use crate::sys;
 use crate::telemetry::log_file::LogFiles;
-use crate::time::clock;
+use crate::time::clock::{self, Clock};
 use crate::time::poll_length::WatchedTask;
 use crate::tls::{CertificateKeeper, CertificateStore};
 use crate::upstream::inheritance::Moment;
@@ -354,11 +354,12 @@ impl RunningServer {
         // The parts that a later generation lacks, for the report of the upgrade.
         let lacks = Vec::new();
         let metrics = Arc::new(Metrics::default());
-        let upstreams = Upstreams::new(Arc::clone(&metrics));
+        let clock = Clock::default();
+        let upstreams = Upstreams::new(Arc::clone(&metrics), clock);
         let items = supervised.as_mut().map(|supervised| std::mem::take(&mut supervised.items));
         let items = items.unwrap_or_default();
         inheritance::restore_early(&items, &upstreams);
-        let certificates = CertificateStore::with_keeper(source.keeper());
+        let certificates = CertificateStore::with_keeper(source.keeper(), clock);
         let logs = LogFiles::default();
         let mut config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
         config.open_folders(&[])?;
@@ -420,8 +421,11 @@ impl RunningServer {
         server.certificates.watch();
         tokio::spawn(memory::wake(tokio::runtime::Handle::current().metrics().num_workers()));
         tokio::spawn(pressure::watch(Arc::clone(&proxy.registry)));
-        let metrics = Arc::clone(&proxy.metrics);
-        tokio::spawn(WatchedTask::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
+        let (metrics, clock) = (Arc::clone(&proxy.metrics), server.upstreams.clock());
+        tokio::spawn(WatchedTask::new(
+            upstream::sweep(clock, move || proxy.config().upstreams.clone()),
+            metrics,
+        ));
         server.membership.ready(lacks);
         crate::notify::ready();
         if !server.membership.is_candidate {

@@ -163,10 +163,11 @@ mod tests {
 
     use super::*;
     use crate::names::schedule::{LookupOutcome, NameAddresses};
+    use crate::time::clock::Clock;
 
     /// A resolver without a runtime: nothing is looked up.
     fn resolver() -> Resolver {
-        Resolver::new(Arc::default())
+        Resolver::new(Arc::default(), Clock::default())
     }
 
     const ADDRESSES: [IpAddr; 2] =

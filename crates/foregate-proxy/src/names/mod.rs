@@ -44,6 +44,7 @@ use self::stub::Stub;
 use self::system::{Paths, System};
 use crate::counters::metrics::{Metrics, NameCounters};
 use crate::random;
+use crate::time::clock::Clock;
 
 /// Lookups at a time; more wait for their turn.
 const CONCURRENT_LOOKUPS: usize = 16;
@@ -84,6 +85,7 @@ struct NameKey {
 
 /// The source of addresses, and the turns of lookups.
 struct AddressSource {
+    clock: Clock,
     lookup: Box<dyn Lookup>,
     turns: Semaphore,
     metrics: Arc<Metrics>,
@@ -127,13 +129,14 @@ impl fmt::Debug for ResolvedName {
 
 impl Resolver {
     /// A resolver by the system's files.
-    pub fn new(metrics: Arc<Metrics>) -> Self {
+    pub fn new(metrics: Arc<Metrics>, clock: Clock) -> Self {
         let lookup = SystemLookup { system: System::new(Paths::default()), stub: Stub::default() };
-        Self::with_lookup(Box::new(lookup), metrics)
+        Self::with_lookup(Box::new(lookup), metrics, clock)
     }
 
-    fn with_lookup(lookup: Box<dyn Lookup>, metrics: Arc<Metrics>) -> Self {
+    fn with_lookup(lookup: Box<dyn Lookup>, metrics: Arc<Metrics>, clock: Clock) -> Self {
         let source = AddressSource {
+            clock,
             lookup,
             turns: Semaphore::new(CONCURRENT_LOOKUPS),
             metrics,
@@ -187,7 +190,7 @@ impl Resolver {
         names.retain(|_, name| name.strong_count() > 0);
         let fixed = fixed_addresses(host);
         let (mut schedule, complete) = self.shared.inherited.lock().take_name(&key);
-        let inherited = schedule.addresses(Instant::now());
+        let inherited = schedule.addresses(self.shared.source.clock.now());
         let known = fixed.clone().or_else(|| (!inherited.is_empty()).then(|| inherited.into()));
         let counters = Arc::<NameCounters>::default();
         counters.addresses.set(known.as_ref().map_or(0, |known| known.len()));
@@ -309,8 +312,9 @@ async fn keep(resolved: Weak<ResolvedName>, source: Arc<AddressSource>) {
             LookupOutcome::Failed(_) => lookups.failed.inc(),
         }
         let told = outcome.clone();
-        let (knowledge, wait) = strong.schedule.lock().next(Instant::now(), outcome, random::number());
-        trouble.tell(&key.host, &told, &knowledge, Instant::now());
+        let now = source.clock.now();
+        let (knowledge, wait) = strong.schedule.lock().next(now, outcome, random::number());
+        trouble.tell(&key.host, &told, &knowledge, now);
         strong.store(knowledge, matches!(told, LookupOutcome::Found(NameAddresses { complete: true, .. })));
         drop(strong);
         let wanted = async {

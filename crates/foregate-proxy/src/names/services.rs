@@ -68,7 +68,7 @@ impl fmt::Debug for Service {
 
 impl Service {
     pub(super) fn new(key: NameKey, source: Arc<AddressSource>, schedule: ServiceSchedule) -> Self {
-        let known = schedule.servers(Instant::now());
+        let known = schedule.servers(source.clock.now());
         Self {
             key,
             looked_up: watch::Sender::new(known.is_some()),
@@ -151,7 +151,7 @@ async fn keep(service: Weak<Service>, source: Arc<AddressSource>) {
                 Some(reason.clone())
             }
         };
-        let now = Instant::now();
+        let now = source.clock.now();
         let (wait, servers) = {
             let mut schedule = strong.schedule.lock();
             (schedule.next(now, outcome, random::number()), schedule.servers(now))

@@ -36,7 +36,7 @@ impl Lookup for Script {
 fn scripted(answers: Vec<LookupOutcome>) -> (Resolver, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let script = Box::new(Script { answers, asked: Arc::clone(&asked) });
-    (Resolver::with_lookup(script, Arc::default()), asked)
+    (Resolver::with_lookup(script, Arc::default(), Clock::default()), asked)
 }
 
 fn answer(last: u8, seconds: u64) -> LookupOutcome {
@@ -292,7 +292,7 @@ async fn files_that_change_take_effect_at_once() {
     let write = |file: &str, text: &str| fs::write(folder.path().join(file), text).unwrap();
     write("hosts", "192.0.2.1 app\n");
     let lookup = files(folder.path(), server.address.port());
-    let resolver = Resolver::with_lookup(Box::new(lookup), Arc::default());
+    let resolver = Resolver::with_lookup(Box::new(lookup), Arc::default(), Clock::default());
     let name = resolver.resolve("app", None);
     assert_eq!(*name.wait(LONG).await.unwrap(), [ip("192.0.2.1")]);
     let changes_to = async |address: &str| {

@@ -1,7 +1,7 @@
-//! A coarse clock for deadlines, and one of the processor.
+//! The clock that decides, a coarse one for deadlines of requests, and one of the processor.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -11,6 +11,56 @@ thread_local! {
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
     /// True on a thread that reports before it sleeps.
     static TELLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The time for state that outlives a request: health, names, certificates, pools. It is given to their owner at the
+/// start, and empty in the program. Tests give one that they advance, so that none of them waits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock {
+    #[cfg(test)]
+    ahead: Option<&'static std::sync::atomic::AtomicU64>,
+}
+
+impl Clock {
+    /// The steady time.
+    pub fn now(self) -> Instant {
+        let now = Instant::now();
+        #[cfg(test)]
+        let now = now + self.ahead();
+        now
+    }
+
+    /// The time of the calendar.
+    pub fn wall(self) -> SystemTime {
+        let now = SystemTime::now();
+        #[cfg(test)]
+        let now = now + self.ahead();
+        now
+    }
+
+    /// Seconds since 1970.
+    pub fn unix(self) -> u64 {
+        self.wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    }
+}
+
+#[cfg(test)]
+impl Clock {
+    /// A clock that goes on by itself, and jumps when it is told to.
+    pub(crate) fn of_a_test() -> Self {
+        Self { ahead: Some(Box::leak(Box::default())) }
+    }
+
+    /// Jumps ahead. The copies of this clock do, too.
+    pub(crate) fn advance(self, by: Duration) {
+        let by = u64::try_from(by.as_millis()).unwrap();
+        self.ahead.unwrap().fetch_add(by, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn ahead(self) -> Duration {
+        let ahead = self.ahead.map_or(0, |ahead| ahead.load(std::sync::atomic::Ordering::Relaxed));
+        Duration::from_millis(ahead)
+    }
 }
 
 /// The time at which the current poll of a [`super::poll_length::WatchedTask`] task began; outside of

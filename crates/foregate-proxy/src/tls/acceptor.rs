@@ -17,7 +17,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 use super::alpn::Alpn;
 use super::automatic::AutomaticTls;
 use super::crypto::provider;
-use super::expiry;
+use super::expiry::{self, CertificateClock};
 use super::identity::ClientIdentity;
 use super::names::{HostMap, asked_name};
 use super::noted::noting;
@@ -414,17 +414,19 @@ impl Policies<'_> {
             TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
             TlsVersion::Tls13 => &[&version::TLS13],
         };
+        let clock = self.store.clock();
         let mut tickets = self.store.tickets().of(&policy.id);
         let mut verifier = policy.verifier;
         if policy.id.policy().client_certificates.is_some() {
             verifier = expiry::verifier(verifier);
-            tickets = tickets.map(expiry::tickets);
+            tickets = tickets.map(|tickets| expiry::tickets(clock, tickets));
         }
-        let mut config = ServerConfig::builder_with_provider(Arc::clone(provider()))
-            .with_protocol_versions(versions)
-            .expect("the provider has cipher suites of both versions")
-            .with_client_cert_verifier(verifier)
-            .with_cert_resolver(Arc::clone(self.certificates) as _);
+        let mut config =
+            ServerConfig::builder_with_details(Arc::clone(provider()), Arc::new(CertificateClock(clock)))
+                .with_protocol_versions(versions)
+                .expect("the provider has cipher suites of both versions")
+                .with_client_cert_verifier(verifier)
+                .with_cert_resolver(Arc::clone(self.certificates) as _);
         // RFC 7301 has a name for HTTP/1.0 as well: a client that offers nothing else would be
         // refused.
         config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];

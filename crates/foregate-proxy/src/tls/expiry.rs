@@ -6,16 +6,18 @@
 //! The verifier passes the expiry to the tickets by a [note](super::noted).
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ProducesTickets;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::time_provider::TimeProvider;
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::noted::{expiry, note_expiry};
+use crate::time::clock::Clock;
 
 /// Bytes of an expiry in a ticket.
 const EXPIRY_LENGTH: usize = size_of::<i64>();
@@ -26,8 +28,18 @@ pub(super) fn verifier(inner: Arc<dyn ClientCertVerifier>) -> Arc<dyn ClientCert
 }
 
 /// Tickets that resume nothing after that time.
-pub(super) fn tickets(inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets> {
-    Arc::new(ExpiringTickets { inner })
+pub(super) fn tickets(clock: Clock, inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets> {
+    Arc::new(ExpiringTickets { clock, inner })
+}
+
+/// The time at which certificates of clients are judged.
+#[derive(Debug)]
+pub(super) struct CertificateClock(pub(super) Clock);
+
+impl TimeProvider for CertificateClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(self.0.unix())))
+    }
 }
 
 #[derive(Debug)]
@@ -92,6 +104,7 @@ fn not_after(certificate: &CertificateDer<'_>) -> i64 {
 /// Tickets that begin with an expiry.
 #[derive(Debug)]
 struct ExpiringTickets {
+    clock: Clock,
     inner: Arc<dyn ProducesTickets>,
 }
 
@@ -111,8 +124,7 @@ impl ProducesTickets for ExpiringTickets {
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
         let mut plain = self.inner.decrypt(cipher)?;
         let expiry = i64::from_be_bytes(*plain.first_chunk::<EXPIRY_LENGTH>()?);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        if i64::try_from(now).ok()? > expiry {
+        if i64::try_from(self.clock.unix()).ok()? > expiry {
             return None;
         }
         // A session that is resumed gives tickets that last no longer.

@@ -8,6 +8,8 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use crate::time::clock::Clock;
+
 /// The names that a certificate is valid for (its subject alternative names; RFC 9525 has retired
 /// the CN).
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -59,9 +61,8 @@ impl CertificateNames {
         self.not_after
     }
 
-    pub(super) fn expired(&self) -> bool {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(now.as_secs()).is_ok_and(|now| now > self.not_after)
+    pub(super) fn expired(&self, clock: Clock) -> bool {
+        i64::try_from(clock.unix()).is_ok_and(|now| now > self.not_after)
     }
 
     /// Returns true if the certificate is valid for `host` (lower case; an IPv6 address with or

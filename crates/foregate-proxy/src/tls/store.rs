@@ -23,6 +23,7 @@ use super::tickets::TicketStore;
 use crate::counters::metrics::CertificateExpiry;
 use crate::files;
 use crate::settings::CertificateFiles;
+use crate::time::clock::Clock;
 use crate::watch::FolderWatch;
 
 /// Bytes of a PEM file. Beyond, it is refused: no chain, key or list of authorities is that large.
@@ -71,7 +72,7 @@ pub struct CertificateFacts {
 /// The file that cannot be used.
 pub fn check_certificate(files: &CertificateFiles) -> Result<CertificateFacts, TlsError> {
     let names = LoadedPair::read(files)?.names;
-    Ok(CertificateFacts { names: names.shown(), expired: names.expired() })
+    Ok(CertificateFacts { names: names.shown(), expired: names.expired(Clock::default()) })
 }
 
 /// The certificates of the process, each read once however many listeners and sites use it. A clone
@@ -83,6 +84,7 @@ pub struct CertificateStore {
 
 #[derive(Debug, Default)]
 pub(super) struct StoreShared {
+    clock: Clock,
     certificates: Mutex<HashMap<CertificateFiles, Weak<Certificate>>>,
     tables: Mutex<Vec<Weak<CertificateTable>>>,
     watch: Mutex<Option<FolderWatch>>,
@@ -93,12 +95,22 @@ pub(super) struct StoreShared {
 impl CertificateStore {
     /// An empty store, without a watcher.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_clock(Clock::default())
+    }
+
+    /// An empty store, for which certificates and tickets expire by `clock`.
+    pub(super) fn with_clock(clock: Clock) -> Self {
+        let shared = StoreShared { clock, tickets: TicketStore::new(clock), ..StoreShared::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.shared.clock
     }
 
     /// An empty store, with the part of the process that obtains certificates.
-    pub fn with_keeper(keeper: Option<Arc<dyn CertificateKeeper>>) -> Self {
-        let store = Self::new();
+    pub(crate) fn with_keeper(keeper: Option<Arc<dyn CertificateKeeper>>, clock: Clock) -> Self {
+        let store = Self::with_clock(clock);
         if let Some(keeper) = keeper {
             // The store is new, so no other keeper is set.
             let _ = store.shared.keeper.set(keeper);
@@ -150,7 +162,7 @@ impl CertificateStore {
             }
             return Ok(certificate);
         }
-        let certificate = Arc::new(Certificate::read(files)?);
+        let certificate = Arc::new(Certificate::read(files, self.clock())?);
         let mut certificates = self.shared.certificates.lock();
         certificates.retain(|_, certificate| certificate.strong_count() > 0);
         certificates.insert(files.clone(), Arc::downgrade(&certificate));
@@ -235,6 +247,7 @@ impl StoreShared {
 /// A certificate chain with its key, which changes with its files.
 #[derive(Debug)]
 pub struct Certificate {
+    clock: Clock,
     files: CertificateFiles,
     current: ArcSwap<LoadedPair>,
     /// The stamps of the files when they were last read, successfully or not.
@@ -250,12 +263,12 @@ pub(super) struct LoadedPair {
 type PairStamps = (Option<CertificateStamp>, Option<CertificateStamp>);
 
 impl Certificate {
-    fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
+    fn read(files: &CertificateFiles, clock: Clock) -> Result<Self, TlsError> {
         let seen = stamps(files);
         // Expiry is reported with the configuration that names it.
         let loaded = LoadedPair::read(files)?;
         let current = ArcSwap::from_pointee(loaded);
-        Ok(Self { files: files.clone(), current, seen: Mutex::new(seen) })
+        Ok(Self { clock, files: files.clone(), current, seen: Mutex::new(seen) })
     }
 
     pub(super) fn current(&self) -> arc_swap::Guard<Arc<LoadedPair>> {
@@ -278,7 +291,7 @@ impl Certificate {
         // Recorded before reading, so that a broken pair is reported once, not at every check.
         *seen = now;
         let loaded = LoadedPair::read(&self.files)?;
-        if loaded.names.expired() {
+        if loaded.names.expired(self.clock) {
             tracing::warn!(certificate = %self.files.certificate.display(), "the certificate has expired");
         }
         self.current.store(Arc::new(loaded));

@@ -19,6 +19,7 @@ use crate::settings::{
     CertificateFiles, ClientCertificates, Limits, ListenTls, SiteTls, TlsPolicy, TlsVersion,
     UpstreamProtocol, UpstreamTls,
 };
+use crate::time::clock::Clock;
 
 /// A folder that is removed at the end of its test.
 pub(super) struct Folder(PathBuf);
@@ -451,9 +452,10 @@ async fn nothing_is_resumed_once_the_clients_certificate_has_expired() {
     let files = folder.certificate("a", &["a.test"]);
     let authority = Authority::new();
     let authorities = folder.write("authorities.pem", &authority.pem);
-    let store = CertificateStore::new();
+    let clock = Clock::of_a_test();
+    let store = CertificateStore::with_clock(clock);
     let (short, key) = authority.issue_with("alice", |params| {
-        params.not_after = (std::time::SystemTime::now() + Duration::from_secs(2)).into();
+        params.not_after = (clock.wall() + Duration::from_secs(60)).into();
     });
     let mut cases = Vec::new();
     for required in [true, false] {
@@ -467,7 +469,7 @@ async fn nothing_is_resumed_once_the_clients_certificate_has_expired() {
             cases.push((acceptor, client));
         }
     }
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    clock.advance(Duration::from_secs(90));
     for (acceptor, client) in cases {
         let refused = shake(&acceptor, &client, "a.test").await;
         assert!(matches!(refused, Err(HandshakeError::ClientCertificate(_))));
@@ -481,10 +483,11 @@ async fn handshakes_that_share_all_else_have_certificates_of_their_own() {
     let authority = Authority::new();
     let mut listen = listen(vec![files]);
     listen.policy = asks(&folder.write("authorities.pem", &authority.pem), false);
-    let acceptor = acceptor_of(&listen, &[], &CertificateStore::new());
+    let clock = Clock::of_a_test();
+    let acceptor = acceptor_of(&listen, &[], &CertificateStore::with_clock(clock));
     let (long, long_key) = authority.issue("bob", vec![]);
     let (short, short_key) = authority.issue_with("alice", |params| {
-        params.not_after = (std::time::SystemTime::now() + Duration::from_secs(2)).into();
+        params.not_after = (clock.wall() + Duration::from_secs(60)).into();
     });
     let mut cases = Vec::new();
     for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
@@ -499,7 +502,7 @@ async fn handshakes_that_share_all_else_have_certificates_of_their_own() {
         }
         cases.push([alice, bob, nobody]);
     }
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    clock.advance(Duration::from_secs(90));
     for [alice, bob, nobody] in cases {
         let refused = shake(&acceptor, &alice, "a.test").await;
         assert!(matches!(refused, Err(HandshakeError::ClientCertificate(_))));

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::hmac;
@@ -15,6 +14,7 @@ use parking_lot::Mutex;
 use rustls::server::ProducesTickets;
 
 use super::policy::PolicyId;
+use crate::time::clock::Clock;
 
 /// Seconds that a secret encrypts. It decrypts for as long again.
 const SPAN: u64 = 6 * 3600;
@@ -74,19 +74,24 @@ fn derived(secret: &[u8; SECRET], label: &[u8]) -> [u8; SECRET] {
     tag.as_ref().try_into().expect("HMAC with SHA-256 gives 32 bytes")
 }
 
-fn span_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / SPAN
+fn span_now(clock: Clock) -> u64 {
+    clock.unix() / SPAN
 }
 
 /// The tickets of all policies. They outlive a reload as long as the policy does, and are never
 /// shared by two policies.
 #[derive(Debug, Default)]
 pub(super) struct TicketStore {
+    clock: Clock,
     secrets: Arc<Mutex<Option<Secrets>>>,
     policies: Mutex<HashMap<PolicyId, Weak<PolicyTickets>>>,
 }
 
 impl TicketStore {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, ..Self::default() }
+    }
+
     /// The tickets of a policy; `None` where the system gives no random bytes, then sessions are
     /// not resumed.
     pub(super) fn of(&self, policy: &PolicyId) -> Option<Arc<dyn ProducesTickets>> {
@@ -95,11 +100,12 @@ impl TicketStore {
             return Some(known);
         }
         policies.retain(|_, tickets| tickets.strong_count() > 0);
-        if present(&self.secrets, span_now()).is_none() {
+        if present(&self.secrets, span_now(self.clock)).is_none() {
             tracing::error!("no ticket keys; sessions are not resumed");
             return None;
         }
         let made = Arc::new(PolicyTickets {
+            clock: self.clock,
             secrets: Arc::clone(&self.secrets),
             label: format!("{policy:?}").into_bytes().into(),
             keys: Mutex::default(),
@@ -110,7 +116,7 @@ impl TicketStore {
 
     /// The secrets, for another process.
     pub(super) fn keys(&self) -> Option<Vec<u8>> {
-        present(&self.secrets, span_now()).map(|secrets| secrets.bytes())
+        present(&self.secrets, span_now(self.clock)).map(|secrets| secrets.bytes())
     }
 
     /// Continues with the secrets of another process.
@@ -143,6 +149,7 @@ struct Keys {
 /// The tickets of one policy.
 #[derive(Debug)]
 struct PolicyTickets {
+    clock: Clock,
     secrets: Arc<Mutex<Option<Secrets>>>,
     label: Box<[u8]>,
     keys: Mutex<Option<Arc<Keys>>>,
@@ -150,7 +157,7 @@ struct PolicyTickets {
 
 impl PolicyTickets {
     fn keys(&self) -> Option<Arc<Keys>> {
-        let span = span_now();
+        let span = span_now(self.clock);
         let mut keys = self.keys.lock();
         if let Some(known) = keys.as_ref().filter(|known| known.span >= span) {
             return Some(Arc::clone(known));
@@ -208,7 +215,8 @@ mod tests {
     use super::*;
 
     fn tickets(secrets: &Arc<Mutex<Option<Secrets>>>, label: &[u8]) -> PolicyTickets {
-        PolicyTickets { secrets: Arc::clone(secrets), label: label.into(), keys: Mutex::default() }
+        let clock = Clock::default();
+        PolicyTickets { clock, secrets: Arc::clone(secrets), label: label.into(), keys: Mutex::default() }
     }
 
     #[test]

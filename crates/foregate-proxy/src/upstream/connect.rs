@@ -84,9 +84,9 @@ impl Upstream {
         terms: OpeningTerms<'_>,
         deadline: Instant,
     ) -> Result<NewConnection, Error> {
-        let began = Instant::now();
+        let began = self.clock.now();
         let Some(place) = self.place().await else {
-            server.record.health.inconclusive(began, Instant::now());
+            server.record.health.inconclusive(began, self.clock.now());
             tracing::debug!(server = %server.label, "no descriptor for a connection");
             return Err(Error::NoDescriptors);
         };
@@ -99,10 +99,10 @@ impl Upstream {
         match &connected {
             // The server's health shows in its response.
             Ok(_) => self.counters.opened.inc(),
-            Err(Error::NoDescriptors) => server.record.health.inconclusive(began, Instant::now()),
+            Err(Error::NoDescriptors) => server.record.health.inconclusive(began, self.clock.now()),
             Err(error) => {
                 tracing::debug!(server = %server.label, %error, "connecting failed");
-                let now = Instant::now();
+                let now = self.clock.now();
                 self.note_failure(server, now, error);
                 self.counters.failed.inc();
                 for address in suspects {
@@ -161,7 +161,7 @@ impl Upstream {
                 let connected = connector.connect(&host, terms.http1, socket).await;
                 let (stream, alpn) = connected.map_err(|error| {
                     server.remembered.tls_failed(&error);
-                    if server.remembered.handshake.take(Instant::now()) {
+                    if server.remembered.handshake.take(self.clock.now()) {
                         tracing::warn!(server = %server.label, %error, "TLS handshake with an origin failed");
                     }
                     match error {
@@ -227,7 +227,7 @@ impl Upstream {
         let failed = |error: h2::Error| {
             Error::Connect(error.get_io().map_or(io::ErrorKind::ConnectionAborted, io::Error::kind))
         };
-        let now = Instant::now();
+        let now = self.clock.now();
         let address = stream.socket().peer_address();
         let signs = Arc::new(Signs::new(now));
         let (unread, unsent) = (Arc::new(Unread::default()), Arc::new(Unsent::default()));
@@ -259,12 +259,12 @@ impl Upstream {
             Arc::new(SharedConnection::new(sender.clone(), pings, now, address, streams, told, used));
         let lease = SharedConnection::lease(&shared).ok_or(Error::NoServer)?;
         let label = Arc::clone(&server.label);
-        let remembered = Arc::clone(&server.remembered);
+        let (remembered, clock) = (Arc::clone(&server.remembered), self.clock);
         let open = server.record.open();
         let driven = async move {
             let _open = open;
             drive(connection, &signs, unused).await;
-            if signs.is_flooded() && remembered.flood.take(Instant::now()) {
+            if signs.is_flooded() && remembered.flood.take(clock.now()) {
                 tracing::warn!(server = %label, "an origin has flooded an HTTP/2 connection, which is ended");
             }
         };
@@ -276,7 +276,7 @@ impl Upstream {
         }
         std::future::poll_fn(|cx| sender.poll_ready(cx)).await.map_err(|error| {
             let refusal = lease.signs().refusal();
-            refusal.map_or_else(|| failed(error), |refusal| server.tell_of_refusal(refusal))
+            refusal.map_or_else(|| failed(error), |refusal| server.tell_of_refusal(refusal, self.clock.now()))
         })?;
         Ok(NewConnection::H2(lease))
     }
@@ -332,6 +332,7 @@ mod tests {
 
     use super::*;
     use crate::settings;
+    use crate::time::clock::Clock;
     use crate::tls::Connector;
     use crate::transport::frames::{flag, kind, written};
     use crate::upstream::idle::ConnectionStart;
@@ -372,7 +373,7 @@ mod tests {
         let [first, second, third] = [2, 3, 4].map(|last| Ipv4Addr::new(127, 0, 0, last));
         let listener = TcpListener::bind((third, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut upstreams = Upstreams::new(Arc::default());
+        let mut upstreams = Upstreams::new(Arc::default(), Clock::default());
         let upstream = upstream(&mut upstreams, &[first, second, third].map(IpAddr::from), port);
         for _ in 0..10 {
             let link = connect(&upstream).await;
@@ -401,7 +402,7 @@ mod tests {
         let listener = TcpListener::bind((quick, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let _full = full(slow, port).await;
-        let mut upstreams = Upstreams::new(Arc::default());
+        let mut upstreams = Upstreams::new(Arc::default(), Clock::default());
         let upstream = upstream(&mut upstreams, &[slow, quick].map(IpAddr::from), port);
         let mut took = Vec::new();
         for _ in 0..4 {
@@ -421,7 +422,7 @@ mod tests {
         let four = Ipv4Addr::new(127, 0, 0, 23);
         let listener = TcpListener::bind((four, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut upstreams = Upstreams::new(Arc::default());
+        let mut upstreams = Upstreams::new(Arc::default(), Clock::default());
         // A link-local address without its link: no socket can reach it.
         let six: IpAddr = "fe80::1".parse().unwrap();
         let upstream = upstream(&mut upstreams, &[six, four.into()], port);
@@ -436,7 +437,7 @@ mod tests {
         let [first, second] = [7, 8].map(|last| Ipv4Addr::new(127, 0, 0, last));
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut upstreams = Upstreams::new(Arc::default());
+        let mut upstreams = Upstreams::new(Arc::default(), Clock::default());
         let mut upstream = upstream(&mut upstreams, &[first, second].map(IpAddr::from), port);
         for address in [first, second, first, second] {
             let link = connect(&upstream).await;
@@ -462,9 +463,32 @@ mod tests {
         let mut settings =
             settings::UpstreamSettings::new("app", vec![settings::ServerSettings::new(address)]);
         settings.protocol = protocol;
-        let upstream =
-            Upstreams::new(Arc::default()).start(&Arc::new(settings), None, HeadLimits::default(), None);
+        let upstream = Upstreams::new(Arc::default(), Clock::default()).start(
+            &Arc::new(settings),
+            None,
+            HeadLimits::default(),
+            None,
+        );
         (Arc::new(upstream), listener)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_down_gets_a_trial_after_a_second() {
+        let clock = Clock::of_a_test();
+        let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
+        let server = settings::ServerSettings::new(ServerAddress::Ip(closed));
+        let settings = Arc::new(settings::UpstreamSettings::new("app", vec![server]));
+        let upstreams = Upstreams::new(Arc::default(), clock);
+        let upstream = Arc::new(upstreams.start(&settings, None, HeadLimits::default(), None));
+        let health = &upstream.servers[0].record.health;
+        while !health.is_down() {
+            assert!(matches!(upstream.open_for_bytes(&TERMS).await, Err(Error::Connect(_))));
+        }
+        assert_eq!((health.failures(), health.is_up(clock.now())), (3, false));
+        clock.advance(Duration::from_secs(1));
+        assert!(health.is_up(clock.now()));
+        assert!(matches!(upstream.open_for_bytes(&TERMS).await, Err(Error::Connect(_))));
+        assert!(!health.is_up(clock.now()), "its trial has failed");
     }
 
     async fn open(upstream: &Arc<Upstream>) -> Origin {
@@ -557,7 +581,7 @@ mod tests {
         let [old, new] = [5, 6].map(|last| Ipv4Addr::new(127, 0, 0, last));
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let mut upstreams = Upstreams::new(Arc::default());
+        let mut upstreams = Upstreams::new(Arc::default(), Clock::default());
         let upstream = upstream(&mut upstreams, &[old.into()], port);
         let server = &upstream.servers[0];
         let made = Instant::now();

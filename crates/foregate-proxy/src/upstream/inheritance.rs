@@ -256,6 +256,7 @@ mod tests {
     use super::*;
     use crate::address::ServerAddress;
     use crate::settings::{ServerSettings, UpstreamSettings};
+    use crate::time::clock::Clock;
     use crate::upstream::registry::Upstreams;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -264,7 +265,9 @@ mod tests {
     fn process() -> Vec<Arc<Upstream>> {
         let server = |number: u16| ServerSettings::new(ServerAddress::Ip(([192, 0, 2, 1], number).into()));
         let settings = UpstreamSettings::new("app", vec![server(1), server(2)]);
-        Upstreams::new(Arc::default()).build(&[Arc::new(settings)], HeadLimits::default(), &[]).unwrap()
+        Upstreams::new(Arc::default(), Clock::default())
+            .build(&[Arc::new(settings)], HeadLimits::default(), &[])
+            .unwrap()
     }
 
     fn is_up(process: &[Arc<Upstream>], number: usize, now: Instant) -> bool {

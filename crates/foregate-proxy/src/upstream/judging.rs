@@ -91,7 +91,7 @@ impl Upstream {
             return server.record.health.inconclusive(began, now);
         }
         if let Some(refusal) = origin.refusal().filter(|_| *reason == Error::OriginTls) {
-            server.tell_of_refusal(refusal);
+            server.tell_of_refusal(refusal, now);
         }
         self.note_failure(server, now, reason);
         origin.address_failed(server, now);

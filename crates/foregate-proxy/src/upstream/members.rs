@@ -24,6 +24,7 @@ use crate::limits::account::Places;
 use crate::limits::gates::RequestGate;
 use crate::names::ResolvedName;
 use crate::settings;
+use crate::time::clock::Clock;
 use crate::time::notices::Notices;
 use crate::tls::{Connector, Refusal};
 
@@ -34,6 +35,7 @@ pub struct Upstream {
     pub settings: Arc<settings::UpstreamSettings>,
     /// Its servers, in the order of the configuration; those of a service in its place.
     pub servers: Vec<Server>,
+    pub(super) clock: Clock,
     pub(super) expanded: PresentServers,
     /// Its metrics.
     pub counters: Arc<UpstreamCounters>,
@@ -93,9 +95,9 @@ impl Server {
     }
 
     /// Operators are told that it has ended a handshake that was over for us.
-    pub(super) fn tell_of_refusal(&self, error: Refusal) -> Error {
+    pub(super) fn tell_of_refusal(&self, error: Refusal, now: Instant) -> Error {
         self.remembered.tls_failed(&error);
-        if self.remembered.handshake.take(Instant::now()) {
+        if self.remembered.handshake.take(now) {
             tracing::warn!(server = %self.label, %error, "TLS handshake with an origin failed");
         }
         Error::OriginTls

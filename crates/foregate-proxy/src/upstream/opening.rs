@@ -65,7 +65,7 @@ impl Upstream {
     ///
     /// The errors of the last attempt of [`Self::open`].
     pub async fn open_for_bytes(self: &Arc<Self>, terms: &OpeningTerms<'_>) -> Result<Origin, Error> {
-        let now = Instant::now();
+        let now = self.clock.now();
         let first = self.pick(None, now).ok_or_else(|| self.without_server())?;
         let mut opened = self.open(first, terms, now).await;
         let others = (0..self.servers.len()).filter(|server| *server != first);
@@ -73,7 +73,7 @@ impl Upstream {
             if opened.is_ok() {
                 break;
             }
-            opened = self.open(server, terms, Instant::now()).await;
+            opened = self.open(server, terms, self.clock.now()).await;
         }
         opened
     }
@@ -101,7 +101,7 @@ impl Upstream {
         if self.settings.protocol == UpstreamProtocol::Http1 || exclusive || terms.http1 {
             let of_client = self.claim(server, *terms)?;
             // Rare, and large: kept out of the future that every request has.
-            let deadline = Instant::now() + self.settings.connect_timeout;
+            let deadline = self.clock.now() + self.settings.connect_timeout;
             let made = Box::pin(self.connect(server, *terms, deadline)).await?;
             let mut origin = Origin::new(server, made, false, None, of_client);
             origin.belongs_to(own);
@@ -141,7 +141,7 @@ impl Upstream {
             }
         }
         let of_client = self.claim(server, terms)?;
-        let deadline = Instant::now() + self.settings.connect_timeout;
+        let deadline = self.clock.now() + self.settings.connect_timeout;
         let made = self.connect(server, terms, deadline).await?;
         let mut origin = Origin::new(server, made, false, None, of_client);
         origin.authenticates(own, turn);
@@ -193,7 +193,7 @@ impl Upstream {
         let Some(client) = terms.client else { return Ok(None) };
         let claimed = OfClient::claim(client, || self.pools.idle());
         if claimed.is_none() {
-            let now = Instant::now();
+            let now = self.clock.now();
             server.record.health.inconclusive(now, now);
             tracing::debug!(server = %server.label, "too many connections to origins for one client");
         }

@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use foregate_module::Field;
 use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead};
@@ -192,7 +192,7 @@ async fn probe_for_ever(record: Weak<ServerRecord>) {
             };
             let result = timeout(check.timeout, upstream.probe(server, check)).await;
             let result = result.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
-            upstream.probed(server, &result, Instant::now());
+            upstream.probed(server, &result, upstream.clock.now());
             record.checked.pause(check, random::number())
         };
         sleep(pause).await;

@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -37,7 +37,7 @@ impl Upstream {
         // A server that is down costs one attempt, at one address after the other: the address that
         // accepts connections may be the faulty one.
         let is_well = server.record.health.failures() == 0;
-        let mut order = server.remembered.turns.order(found, is_well, Instant::now());
+        let mut order = server.remembered.turns.order(found, is_well, self.clock.now());
         order.truncate(if is_well { order.len() } else { 1 });
         let mut losers = Vec::new();
         let count = u32::try_from(order.len()).unwrap_or(u32::MAX).max(1);
@@ -45,7 +45,7 @@ impl Upstream {
         let race = race(order, port, share, place, suspects, |address, error| {
             if !descriptors::are_missing(error) {
                 // The next connection does not begin with it.
-                server.remembered.turns.failed(address, Instant::now(), false);
+                server.remembered.turns.failed(address, self.clock.now(), false);
             }
             // Without a route there was no attempt.
             if !is_without_route(error) {
@@ -66,7 +66,7 @@ impl Upstream {
     /// No request fails for an address that does not answer beside one that does: somebody has to
     /// be told.
     fn tell_of_address(&self, server: &Server, address: IpAddr, error: &str) {
-        if server.remembered.address.take(Instant::now()) {
+        if server.remembered.address.take(self.clock.now()) {
             tracing::warn!(
                 upstream = %self.settings.name,
                 server = %server.label,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use foregate_wire::HeadLimits;
@@ -22,6 +22,7 @@ use crate::limits::account::Places;
 use crate::limits::gates::RequestGates;
 use crate::names::Resolver;
 use crate::settings::{self, UpstreamProtocol};
+use crate::time::clock::Clock;
 use crate::time::notices::Notices;
 use crate::tls::{Connector, TlsError};
 
@@ -49,6 +50,7 @@ pub enum GateKey {
 /// All pools of the process, and the parts for making upstreams. Survives reloads.
 #[derive(Debug)]
 pub struct Upstreams {
+    clock: Clock,
     pub(super) resolver: Resolver,
     metrics: Arc<Metrics>,
     pools: Arc<Pools>,
@@ -57,15 +59,21 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// No pools yet.
-    pub fn new(metrics: Arc<Metrics>) -> Self {
+    /// No pools yet. By `clock`, servers are avoided and tried again, connections grow old, and names expire.
+    pub fn new(metrics: Arc<Metrics>, clock: Clock) -> Self {
         Self {
-            resolver: Resolver::new(Arc::clone(&metrics)),
+            clock,
+            resolver: Resolver::new(Arc::clone(&metrics), clock),
             metrics,
             pools: Arc::default(),
             records: ServerRecords::default(),
             gates: RequestGates::default(),
         }
+    }
+
+    /// The time for upstreams.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Bounds on requests in flight.
@@ -176,6 +184,7 @@ impl Upstreams {
         let labels = servers.iter().map(|server| &*server.label);
         let has_tiers = settings.zone.is_some() || expanded.servers.iter().any(|server| server.backup);
         Upstream {
+            clock: self.clock,
             expanded,
             sticky: settings.sticky.as_ref().map(|sticky| StickyCookies::new(sticky, labels)),
             weighs_time: AtomicBool::new(balance.weighs_time()),
@@ -235,7 +244,7 @@ impl Upstreams {
             probe: settings.health.as_ref().map(|check| (check.probe.clone(), check.port)),
         });
         if is_new && old.is_some() {
-            record.start_slowly(Instant::now());
+            record.start_slowly(self.clock.now());
         }
         let server = Server {
             number,
@@ -256,12 +265,12 @@ impl Upstreams {
 
 /// Looks through the pools of the present upstreams once a second, for as long as the process
 /// lives.
-pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
+pub async fn sweep(clock: Clock, mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let now = Instant::now();
+        let now = clock.now();
         for upstream in present() {
             for server in &upstream.servers {
                 server.sweep(now, upstream.ages());
@@ -276,6 +285,8 @@ pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::error::Error;
     use crate::upstream::tried::TriedServers;
@@ -285,7 +296,7 @@ mod tests {
         let server =
             |number: u16| settings::ServerSettings::new(ServerAddress::Ip(([192, 0, 2, 1], number).into()));
         let settings = settings::UpstreamSettings::new("app", (0..count).map(server).collect());
-        let upstreams = Upstreams::new(Arc::default());
+        let upstreams = Upstreams::new(Arc::default(), Clock::default());
         upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
     }
 

@@ -136,7 +136,7 @@ impl Upstream {
         record.set_order(order);
         if order == Order::Up {
             record.set_weight(None);
-            record.health.forgive(Instant::now());
+            record.health.forgive(self.clock.now());
             self.reweigh();
         }
         let failing = record.checked.reason().filter(|_| record.checked.is_down());

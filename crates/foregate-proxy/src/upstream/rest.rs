@@ -47,7 +47,7 @@ impl Upstream {
         // Mostly, the whole rest arrived with the head.
         match poll_drop(&mut origin, &mut left, &mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(())) => {
-                let now = Instant::now();
+                let now = self.clock.now();
                 self.note_excess(&mut origin, now);
                 return self.keep(origin, now);
             }
@@ -57,7 +57,7 @@ impl Upstream {
         let upstream = Arc::clone(self);
         let drop = async move {
             poll_fn(|cx| poll_drop(&mut origin, &mut left, cx)).await?;
-            let now = Instant::now();
+            let now = upstream.clock.now();
             upstream.note_excess(&mut origin, now);
             upstream.keep(origin, now);
             Some(())

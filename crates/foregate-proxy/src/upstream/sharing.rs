@@ -38,7 +38,7 @@ impl Upstream {
         terms: OpeningTerms<'_>,
         now: Instant,
     ) -> Result<Origin, Error> {
-        let began = Instant::now();
+        let began = self.clock.now();
         let deadline = began + self.settings.connect_timeout;
         // Where each request needs a connection of its own, it does not wait for the connections of
         // others.
@@ -47,7 +47,7 @@ impl Upstream {
             // connect timeout.
             let Ok(origin) = timeout_at(deadline.into(), self.share_in_turn(server, terms, now)).await else {
                 // Connecting will find the cause.
-                server.record.health.inconclusive(began, Instant::now());
+                server.record.health.inconclusive(began, self.clock.now());
                 return Err(Error::ConnectTimeout);
             };
             if let Some(origin) = origin? {
@@ -56,7 +56,7 @@ impl Upstream {
         }
         let of_client = self.claim(server, terms)?;
         let made = self.connect(server, terms, deadline).await?;
-        server.pool.has_made(made.is_http1(), began.elapsed());
+        server.pool.has_made(made.is_http1(), self.clock.now().saturating_duration_since(began));
         // One that many can share is nobody's.
         let of_client = of_client.filter(|_| made.is_http1() || server.pool.takes_few_streams());
         Ok(Origin::new(server, made, false, None, of_client))
@@ -120,16 +120,19 @@ impl Upstream {
         tell: oneshot::Sender<Result<NewConnection, Error>>,
     ) {
         let Some(server) = self.servers.get(server) else { return };
-        let began = Instant::now();
+        let began = self.clock.now();
         let made = self.connect(server, OpeningTerms::OF_NOBODY, began + self.settings.connect_timeout).await;
         match &made {
-            Ok(made) => server.pool.has_made(made.is_http1(), began.elapsed()),
-            Err(_) => server.pool.has_failed(Instant::now()),
+            Ok(made) => {
+                let took = self.clock.now().saturating_duration_since(began);
+                server.pool.has_made(made.is_http1(), took);
+            }
+            Err(_) => server.pool.has_failed(self.clock.now()),
         }
         drop(making);
         if let Err(Ok(NewConnection::H1(link))) = tell.send(made) {
             let origin = Origin::new(server, NewConnection::H1(link), false, None, None);
-            self.put_back(origin, Instant::now());
+            self.put_back(origin, self.clock.now());
         }
     }
 

@@ -92,7 +92,7 @@ async fn a_nameserver_of_others_is_understood() {
         "--local-ttl=1",
     ];
     let server = ForeignServer::dnsmasq(&hosts, &records);
-    let resolver = Resolver::new(Arc::default());
+    let resolver = Resolver::new(Arc::default(), Clock::default());
     let servers: Arc<[SocketAddr]> = [server.address].into();
     let resolve = |host: &str| resolver.resolve(host, Some(&servers));
     let both = [ip("::1"), ip("127.0.0.1")];
@@ -147,7 +147,7 @@ async fn a_nameserver_of_others_with_zones_is_understood() {
     write_zone(folder.path(), 1, &["127.0.0.9"], "127.0.0.20");
     let address = free_address();
     let server = ForeignServer::knot(folder.path(), address);
-    let resolver = Resolver::new(Arc::default());
+    let resolver = Resolver::new(Arc::default(), Clock::default());
     let servers: Arc<[SocketAddr]> = [address].into();
     let resolve = |host: &str| resolver.resolve(host, Some(&servers));
     let both = [ip("::1"), ip("127.0.0.1")];
