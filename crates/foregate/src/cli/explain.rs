@@ -1,5 +1,6 @@
 //! `foregate explain`.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use foregate_wire::{
 use serde::Serialize;
 
 use super::arguments::{ConfigFile, Json};
+use super::diff::{TrialResult, TriedRequest, try_request};
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::{explain_cache, explain_fallback, explain_servers};
 
@@ -23,6 +25,15 @@ use super::{explain_cache, explain_fallback, explain_servers};
 pub(super) struct Explain {
     /// Such as example.com/path; the scheme may be left out
     url: String,
+    /// Try a request of this method [default: GET]: conditions, rules and other steps are decided
+    #[arg(short = 'X', long = "request", value_name = "METHOD")]
+    method: Option<String>,
+    /// Try a request with this field
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    headers: Vec<String>,
+    /// Try a request from this address [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    client: Option<IpAddr>,
     #[command(flatten)]
     file: ConfigFile,
     #[command(flatten)]
@@ -41,6 +52,9 @@ struct RequestExplanation {
     client_certificate: bool,
     /// The path as it is matched.
     path: String,
+    /// The request that is tried, and what becomes of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trial: Option<Trial>,
     /// Routes with conditions that are tried before.
     first: Vec<Conditional>,
     route: Option<String>,
@@ -75,12 +89,28 @@ struct RequestExplanation {
     steps: Vec<PlannedStep>,
 }
 
+/// A request that is tried.
+#[derive(Debug, Serialize)]
+struct Trial {
+    /// Its method and its client.
+    request: String,
+    /// Such as `403 by rules-stop`.
+    result: String,
+    /// The notes that steps have made, such as the name of the rule.
+    notes: Vec<(String, String)>,
+    /// The questions of steps, which are taken to be answered with 200.
+    assumed: Vec<String>,
+}
+
 /// A route that answers where its conditions hold.
 #[derive(Debug, Serialize)]
 struct Conditional {
     route: String,
     conditions: String,
     answer: String,
+    /// Whether they hold for the request that is tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holds: Option<bool>,
 }
 
 /// A key of a module that the route uses.
@@ -89,6 +119,8 @@ struct Lines {
     key: &'static str,
     /// Where it stands, `FILE:LINE:COLUMN`; the outermost first.
     places: Vec<String>,
+    /// The property `name` at each place; empty without one.
+    names: Vec<String>,
 }
 
 /// A step of a module as the route uses it.
@@ -111,7 +143,20 @@ impl Explain {
             Ok(settings) => settings,
             Err(refused) => return show_refused(&refused, self.output.json),
         };
-        let explanation = match explain(&settings, &self.url) {
+        let fields = match fields(&self.headers) {
+            Ok(fields) => fields,
+            Err(error) => {
+                complain(&format!("error: {error}"));
+                return Outcome::Usage;
+            }
+        };
+        let is_tried = self.method.is_some() || !fields.is_empty() || self.client.is_some();
+        let asked = is_tried.then(|| AskedRequest {
+            method: self.method.as_deref().unwrap_or("GET"),
+            fields: &fields,
+            client: self.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+        });
+        let explanation = match explain(&settings, &self.url, asked.as_ref()) {
             Ok(mut explanation) => {
                 find_places(&path, &mut explanation, pipeline);
                 explanation
@@ -130,8 +175,31 @@ impl Explain {
     }
 }
 
-fn explain(settings: &Settings, url: &str) -> Result<RequestExplanation, String> {
+/// The request of the command line, beside its URL.
+struct AskedRequest<'a> {
+    method: &'a str,
+    fields: &'a [(String, String)],
+    client: IpAddr,
+}
+
+/// Fields as curl takes them.
+fn fields(headers: &[String]) -> Result<Vec<(String, String)>, String> {
+    let field = |header: &String| {
+        let (name, value) = header
+            .split_once(':')
+            .ok_or_else(|| format!("`{header}` is no field: it is written `Name: value`"))?;
+        Ok((name.trim().to_owned(), value.trim().to_owned()))
+    };
+    headers.iter().map(field).collect()
+}
+
+fn explain(
+    settings: &Settings,
+    url: &str,
+    asked: Option<&AskedRequest<'_>>,
+) -> Result<RequestExplanation, String> {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let url = url.split('#').next().unwrap_or_default();
     let target = Target::parse(&Method::Get, url.as_bytes()).map_err(|error| error.to_string())?;
     let TargetForm::Absolute { scheme, authority } = target.form else {
         return Err("a URL has a host".into());
@@ -163,7 +231,27 @@ fn explain(settings: &Settings, url: &str) -> Result<RequestExplanation, String>
     explanation.client_certificate = settings.sites.requires_certificate(site);
     let of_listener = listener.and_then(|listen| listen.requests).map(|limit| ("listener", limit));
     let of_site = settings.sites.site(site).options.requests.map(|limit| ("site", limit));
-    explain_route(settings, site, target.path, &mut explanation)?;
+    let tried = asked.map(|asked| {
+        let whole = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let (host, rest) = whole.find(['/', '?']).map_or((whole, "/"), |at| whole.split_at(at));
+        let target = if rest.starts_with('?') { format!("/{rest}") } else { rest.to_owned() };
+        let AskedRequest { method, fields, client } = *asked;
+        let secure = scheme == Scheme::Https;
+        let request = TriedRequest { method, host, target: &target, secure, fields, client };
+        try_request(settings, listener, &request)
+    });
+    explain_route(settings, site, target.path, tried.as_ref(), &mut explanation)?;
+    if let (Some(asked), Some(tried)) = (asked, tried) {
+        explanation.trial = Some(Trial {
+            request: format!("{} from {}", asked.method, asked.client),
+            result: tried.outcome,
+            notes: tried.notes,
+            assumed: tried.asked,
+        });
+        // The trial has decided these.
+        explanation.before.clear();
+        explanation.elsewhere.clear();
+    }
     if explanation.upstream.is_some() {
         let before =
             settings.limits.requests_per_client.map(|most| format!("{most} requests in flight for a client"));
@@ -211,6 +299,7 @@ fn explain_route(
     settings: &Settings,
     site: HostId,
     path: &[u8],
+    tried: Option<&TrialResult>,
     explanation: &mut RequestExplanation,
 ) -> Result<(), String> {
     let slashes = if settings.sites.keeps_slashes(site) { Slashes::Keep } else { Slashes::Merge };
@@ -222,17 +311,30 @@ fn explain_route(
             "refused with 400: where `%2F`, `%5C`, `;` or `//` is read otherwise, it belongs to another route (`ambiguous-paths`)".into();
         return Ok(());
     }
-    let (route, conditional) = settings.sites.candidates(site, &normal);
-    explanation.first =
-        conditional.map(|(conditions, route)| conditional_route(settings, conditions, route)).collect();
-    let Some(route) = route else {
+    let (plain, conditional) = settings.sites.candidates(site, &normal);
+    let mut taken = None;
+    for (conditions, route) in conditional {
+        let mut first = conditional_route(settings, conditions, route);
+        if let Some(tried) = tried {
+            let holds = tried.route.as_deref() == Some(&format!("{} {}", route.pattern, conditions.text));
+            first.holds = Some(holds);
+            taken = holds.then_some(route);
+        }
+        explanation.first.push(first);
+        if taken.is_some() {
+            break;
+        }
+    }
+    let Some(route) = taken.or(plain) else {
         let without = if explanation.first.is_empty() { "" } else { " without conditions" };
         explanation.route_because = format!("no route{without} of the site takes this path");
         explanation.answer = explain_fallback::unrouted(settings, Some(site));
         return Ok(());
     };
     explanation.route = Some(route.pattern.to_string());
-    explanation.route_because = if route.pattern.contains('*') {
+    explanation.route_because = if taken.is_some() {
+        "its conditions hold"
+    } else if route.pattern.contains('*') {
         "the first with wildcards that takes this path, and none is exactly this path"
     } else {
         "it is exactly this path"
@@ -261,6 +363,7 @@ fn conditional_route(settings: &Settings, conditions: &RouteConditions, route: &
         route: route.pattern.to_string(),
         conditions: conditions.text.to_string(),
         answer: explanation.answer.unwrap_or_default(),
+        holds: None,
     }
 }
 
@@ -317,7 +420,7 @@ fn keys(pipeline: &Pipeline, plan: &Plan, does: fn(&Decl) -> bool) -> Vec<Lines>
         let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
         let Some(key) = entry.key() else { continue };
         if does(entry.decl()) && !planned.dry_run && !keys.iter().any(|known| known.key == key.name) {
-            keys.push(Lines { key: key.name, places: Vec::new() });
+            keys.push(Lines { key: key.name, places: Vec::new(), names: Vec::new() });
         }
     }
     keys
@@ -355,21 +458,30 @@ fn find_places(path: &Path, explanation: &mut RequestExplanation, pipeline: &Pip
     for (keys, actions) in [(&mut explanation.before, ends), (&mut explanation.elsewhere, &["upstream"])] {
         let does = |item: &Item<'_>| {
             item.node.name() != "rule"
-                || item.children().iter().any(|action| actions.contains(&action.node.name()))
+                || (property(item, "dry-run").is_none_or(|dry| dry == "false")
+                    && item.children().iter().any(|action| actions.contains(&action.node.name())))
         };
-        for Lines { key, places } in &mut *keys {
+        for Lines { key, places, names } in &mut *keys {
             for item in [&roots, &site, &route].into_iter().flatten().filter(|item| item.node.name() == *key)
             {
                 if turns_off(*item) || !many(key) {
                     places.clear();
+                    names.clear();
                 }
                 if !turns_off(*item) && does(item) {
                     places.push(item.line());
+                    names.push(property(item, "name").unwrap_or_default());
                 }
             }
         }
         keys.retain(|lines| lines.key != "rule" || !lines.places.is_empty());
     }
+}
+
+/// The text of a property.
+fn property(item: &Item<'_>, name: &str) -> Option<String> {
+    let entry = item.node.entries().find(|entry| entry.key() == Some(name))?;
+    Some(entry.text().to_owned())
 }
 
 fn steps(pipeline: &Pipeline, plan: &Plan) -> Vec<PlannedStep> {
@@ -395,6 +507,7 @@ fn text(explanation: &RequestExplanation) -> String {
         site_because,
         client_certificate,
         path,
+        trial,
         first,
         route,
         route_because,
@@ -429,10 +542,7 @@ fn text(explanation: &RequestExplanation) -> String {
     }
     if site.is_some() {
         text.push_str(&format!("path      {path}\n"));
-        for (number, Conditional { route, conditions, answer }) in first.iter().enumerate() {
-            let label = if number == 0 { "first" } else { "" };
-            text.push_str(&format!("{label:<10}{route} {conditions}  (if its conditions hold): {answer}\n"));
-        }
+        add_first(&mut text, trial.as_ref(), first);
         text.push_str(&format!("route     {}\n", named(route, route_because)));
     }
     match answer {
@@ -457,15 +567,8 @@ fn text(explanation: &RequestExplanation) -> String {
             text.push_str(&format!("{:<10}{rule}\n", if at == 0 { label } else { "" }));
         }
     }
-    for (label, keys, what) in
-        [("or", elsewhere, "may choose another upstream"), ("before", before, "may end the request")]
-    {
-        for (number, Lines { key, places }) in keys.iter().enumerate() {
-            let label = if number == 0 { label } else { "" };
-            let places = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
-            text.push_str(&format!("{label:<10}{key}{places} {what}\n"));
-        }
-    }
+    add_keys(&mut text, "or", elsewhere, "may choose another upstream");
+    add_keys(&mut text, "before", before, "may end the request");
     let width = steps.iter().map(|step| step.phase.len()).max().unwrap_or_default();
     for (number, step) in steps.iter().enumerate() {
         let label = if number == 0 { "steps" } else { "" };
@@ -476,5 +579,48 @@ fn text(explanation: &RequestExplanation) -> String {
         let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
         text.push_str(&format!("{label:<10}{:width$}  {}{marks}\n", step.phase, step.step));
     }
+    if let Some(trial) = trial {
+        add_result(&mut text, trial);
+    }
     text
+}
+
+/// The request that is tried, and the routes that are tried before the one without conditions.
+fn add_first(text: &mut String, trial: Option<&Trial>, first: &[Conditional]) {
+    if let Some(trial) = trial {
+        text.push_str(&format!("request   {}\n", trial.request));
+    }
+    for (number, Conditional { route, conditions, answer, holds }) in first.iter().enumerate() {
+        let label = if number == 0 { "first" } else { "" };
+        let whether = match holds {
+            None => "if its conditions hold",
+            Some(true) => "its conditions hold",
+            Some(false) => "its conditions do not hold",
+        };
+        text.push_str(&format!("{label:<10}{route} {conditions}  ({whether}): {answer}\n"));
+    }
+}
+
+/// Keys with their effect, and the places where they stand.
+fn add_keys(text: &mut String, label: &str, keys: &[Lines], what: &str) {
+    for (number, Lines { key, places, names }) in keys.iter().enumerate() {
+        let label = if number == 0 { label } else { "" };
+        let named = |(place, name): (&String, &String)| match &**name {
+            "" => place.clone(),
+            name => format!("{place} \"{name}\""),
+        };
+        let places: Vec<_> = places.iter().zip(names).map(named).collect();
+        let places = if places.is_empty() { String::new() } else { format!(" ({})", places.join(", ")) };
+        text.push_str(&format!("{label:<10}{key}{places} {what}\n"));
+    }
+}
+
+/// What becomes of the request that is tried.
+fn add_result(text: &mut String, Trial { result, notes, assumed, .. }: &Trial) {
+    let notes: Vec<_> = notes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };
+    text.push_str(&format!("result    {result}{notes}\n"));
+    for question in assumed {
+        text.push_str(&format!("assumes   {question}, which answers with 200\n"));
+    }
 }

@@ -28,6 +28,8 @@ pub(super) struct LoggedRequest {
     pub tls: Option<String>,
     pub user_agent: Option<String>,
     pub referer: Option<String>,
+    /// Further fields; a log has none.
+    pub fields: Vec<(String, String)>,
     /// Milliseconds since the start of 1970, UTC; 0 where the line has no time.
     pub unix_ms: u64,
 }
@@ -95,6 +97,7 @@ fn json(line: &str, assumed: &Assumed<'_>) -> Result<LoggedRequest, NoRequest> {
         tls: line.tls.map(Cow::into_owned),
         user_agent: line.user_agent.map(Cow::into_owned),
         referer: line.referer.map(Cow::into_owned),
+        fields: Vec::new(),
         unix_ms: rfc3339(&line.time).unwrap_or_default(),
     })
 }
@@ -143,6 +146,7 @@ fn combined(line: &str, assumed: &Assumed<'_>) -> Result<LoggedRequest, NoReques
         tls: secure.then(|| "TLSv1.3".to_owned()),
         user_agent,
         referer,
+        fields: Vec::new(),
         unix_ms: common_time(time).unwrap_or_default(),
     })
 }

@@ -5,6 +5,7 @@ mod logged;
 mod replay;
 mod request;
 mod treatment;
+mod tried;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use self::replay::Replay;
 use super::arguments::Json;
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use crate::config;
+
+pub(super) use self::tried::{TrialResult, TriedRequest, try_request};
 
 /// Groups of differing requests that the text shows; `--json` has all.
 const GROUPS_SHOWN: usize = 20;

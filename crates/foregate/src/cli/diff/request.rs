@@ -118,6 +118,9 @@ impl<'a> JudgedRequest<'a> {
                 fields.append(name.as_bytes(), value.as_bytes());
             }
         }
+        for (name, value) in &logged.fields {
+            fields.append(name.as_bytes(), value.as_bytes());
+        }
         Some(Self {
             logged,
             settings,

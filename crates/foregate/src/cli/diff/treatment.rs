@@ -35,6 +35,8 @@ pub(super) struct Treatment {
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// The upstreams that steps would have asked.
     pub asked: Vec<(&'static str, String)>,
+    /// The notes of steps, such as `rule` with its name; of trials alone.
+    pub notes: Vec<(String, String)>,
 }
 
 impl Treatment {
@@ -56,6 +58,8 @@ pub(super) struct Judge<'a> {
     settings: &'a Settings,
     /// The listeners in the clear, and those of TLS.
     listeners: [Vec<&'a Listen>; 2],
+    /// Treatments have the notes of steps.
+    keeps_notes: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -63,7 +67,16 @@ impl<'a> Judge<'a> {
         let of = |secure: bool| {
             settings.listeners.iter().filter(|listen| listen.tls.is_some() == secure).collect()
         };
-        Self { settings, listeners: [of(false), of(true)] }
+        Self { settings, listeners: [of(false), of(true)], keeps_notes: false }
+    }
+
+    /// For one request that is tried, through this listener where there is one.
+    pub(super) fn for_trial(settings: &'a Settings, listener: Option<&'a Listen>) -> Self {
+        let all = Self { keeps_notes: true, ..Self::new(settings) };
+        match listener {
+            Some(listener) => Self { listeners: [vec![listener], vec![listener]], ..all },
+            None => all,
+        }
     }
 
     /// The treatment of a request that has come at this time.
@@ -203,9 +216,25 @@ impl<'a> Judge<'a> {
     ) -> Result<(), Cow<'static, str>> {
         let mut steps =
             Steps { settings: self.settings, plan, runner: Runner::default(), state: State::default() };
+        let screened = self.screen_with(&mut steps, request, site, treatment);
+        if self.keeps_notes {
+            let text = |text: &Text| String::from_utf8_lossy(text).into_owned();
+            treatment.notes =
+                steps.state.notes.iter().map(|(name, value)| (text(name), text(value))).collect();
+        }
+        screened
+    }
+
+    fn screen_with(
+        &self,
+        steps: &mut Steps<'a>,
+        request: &mut JudgedRequest<'a>,
+        site: HostId,
+        treatment: &mut Treatment,
+    ) -> Result<(), Cow<'static, str>> {
         steps.run_to(PhaseId::RequestEarly, request, treatment)?;
         self.redirect_https(request, site, treatment)?;
-        request.fields.remove_identity(plan.identity());
+        request.fields.remove_identity(steps.plan.identity());
         steps.run_to(PhaseId::RequestSecurity, request, treatment)?;
         within(request.body_limit, request)?;
         steps.run_to(PhaseId::UpstreamSelect, request, treatment)?;

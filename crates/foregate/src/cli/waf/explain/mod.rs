@@ -18,40 +18,32 @@ use serde::Serialize;
 use self::configured::WafOfRequest;
 use self::request::Request;
 use self::scores::{ScoreAddition, Scores};
-use super::super::arguments::Json;
+use super::super::arguments::{ConfigFile, Json};
 use super::super::output::{Outcome, complain, print, print_json};
 use super::{line, load_sources};
 
 #[derive(Debug, Args)]
 pub(in super::super) struct WafExplain {
-    /// A file of rules, in the order in which they hold; `*` and `?` stand for parts of names
-    #[arg(
-        short,
-        long = "rules",
-        value_name = "FILE",
-        required_unless_present = "config",
-        conflicts_with = "config"
-    )]
+    /// A file of rules alone, in the order in which they hold; `*` and `?` stand for parts of names [default: the configuration]
+    #[arg(short, long = "rules", value_name = "FILE", conflicts_with = "config")]
     rules: Vec<String>,
-    /// A configuration file: the request meets the `waf` of the route that it would reach, with its exclusions and settings
+    /// The configuration file, the `waf` of whose route the request meets [default: foregate.kdl, else /etc/foregate/foregate.kdl]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The method, such as GET
-    #[arg(required_unless_present = "request", requires = "url")]
-    method: Option<String>,
-    /// Such as `http://example.com/path?query`
-    url: Option<String>,
+    /// The method and the URL, such as `POST http://example.com/path?query`; GET may be left out
+    #[arg(value_names = ["METHOD", "URL"], num_args = 1..=2, required_unless_present = "request")]
+    line: Vec<String>,
     /// A field of the request
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", requires = "method")]
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", requires = "line")]
     headers: Vec<String>,
     /// The body of the request, or `@FILE`
-    #[arg(short, long, value_name = "BODY", requires = "method")]
+    #[arg(short, long, value_name = "BODY", requires = "line")]
     data: Option<String>,
     /// A file with the request as it is sent: request line, fields, an empty line, body
-    #[arg(long, value_name = "FILE", conflicts_with = "method")]
+    #[arg(long, value_name = "FILE", conflicts_with = "line")]
     request: Option<PathBuf>,
     /// Set a variable before the rules run, such as tx.blocking_paranoia_level=4
-    #[arg(long = "set", value_name = "VARIABLE=VALUE", conflicts_with = "config")]
+    #[arg(long = "set", value_name = "VARIABLE=VALUE", requires = "rules")]
     set: Vec<String>,
     /// The client's address
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
@@ -112,9 +104,11 @@ impl WafExplain {
                 return Outcome::Usage;
             }
         };
-        let explained = match &self.config {
-            Some(file) => configured::explain(file, pipeline, &request, self.client, self.output.json),
-            None => self.by_rules(&request),
+        let explained = if self.rules.is_empty() {
+            let file = ConfigFile { config: self.config.clone() }.path();
+            configured::explain(&file, pipeline, &request, self.client, self.output.json)
+        } else {
+            self.by_rules(&request)
         };
         let explanation = match explained {
             Ok(explanation) => explanation,
@@ -139,10 +133,14 @@ impl WafExplain {
     }
 
     fn asked(&self) -> Result<Request, String> {
-        match (&self.request, &self.method, &self.url) {
-            (Some(file), ..) => Request::read(file),
-            (None, Some(method), Some(url)) => Request::of(method, url, &self.headers, self.data.as_deref()),
-            _ => Err("a method and a URL are missing".into()),
+        match (&self.request, &*self.line) {
+            (Some(file), _) => Request::read(file),
+            (None, [method, url]) => Request::of(method, url, &self.headers, self.data.as_deref()),
+            (None, [url]) if !url.bytes().all(|byte| byte.is_ascii_uppercase()) => {
+                let method = if self.data.is_some() { "POST" } else { "GET" };
+                Request::of(method, url, &self.headers, self.data.as_deref())
+            }
+            _ => Err("a URL is missing: `foregate waf explain GET http://example.com/path`".into()),
         }
     }
 
