@@ -121,7 +121,7 @@ pub use flights::{
 pub use key::{Key, KeyParts, KeyText, Parameters, QueryRule};
 pub use memory::{Adoption, Counted, Memory, MemoryLookup, MemoryStat, Sweep, Usefulness};
 pub use moment::{CacheTime, Moment};
-pub use object::Object;
+pub use object::{Object, Outage};
 pub use policy::{Heuristics, Policy, SetCookie, StatusLifetime};
 pub use portable::Restore;
 pub use purge::{Effect, Floors, Purge, Selected, Sequence, Strength};

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::body::{ALLOCATION, Body};
 use crate::key::{Key, KeyText};
+use crate::moment::CacheTime;
 use crate::purge::Sequence;
 use crate::stored::StoredHead;
 
@@ -21,6 +22,22 @@ pub struct Object {
     pub(crate) checked: AtomicU64,
     /// `true` if a purge has made it stale.
     pub(crate) outdated: AtomicBool,
+    /// When the origin last failed to validate it, on the cache's clock, plus one; 0 if it has not.
+    failed: AtomicU64,
+}
+
+/// How long a response is served without asking the origin again, after the origin failed to validate it; milliseconds.
+const RETRY_AFTER: u64 = 5000;
+
+/// The state of the origin, as the validations of one stored response have found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// The last validation did not fail.
+    None,
+    /// The origin has failed just now: it is left alone.
+    Recent,
+    /// The origin has failed some time ago: one request asks it again, in the background.
+    RetryDue,
 }
 
 impl Object {
@@ -34,6 +51,7 @@ impl Object {
             sequence,
             checked: AtomicU64::new(sequence.0),
             outdated: AtomicBool::new(false),
+            failed: AtomicU64::new(0),
         }
     }
 
@@ -54,6 +72,7 @@ impl Object {
             sequence,
             checked: AtomicU64::new(sequence.0),
             outdated: AtomicBool::new(outdated),
+            failed: AtomicU64::new(0),
         }
     }
 
@@ -67,6 +86,7 @@ impl Object {
             sequence,
             checked: AtomicU64::new(sequence.0),
             outdated: AtomicBool::new(false),
+            failed: AtomicU64::new(0),
         }
     }
 
@@ -88,6 +108,20 @@ impl Object {
     /// Returns whether a soft purge has made it stale, as far as lookups have noticed.
     pub fn is_outdated(&self) -> bool {
         self.outdated.load(Ordering::Relaxed)
+    }
+
+    /// Records that the origin failed to validate the response.
+    pub fn origin_failed(&self, now: CacheTime) {
+        self.failed.store(now.0.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns the state of the origin for the use of [`StoredHead::covers_failure`]: while it fails, no request waits for it.
+    pub fn outage(&self, now: CacheTime) -> Outage {
+        match self.failed.load(Ordering::Relaxed).checked_sub(1) {
+            None => Outage::None,
+            Some(failed) if now.since(CacheTime(failed)) < RETRY_AFTER => Outage::Recent,
+            Some(_) => Outage::RetryDue,
+        }
     }
 
     /// Bytes of memory for the object, the counters of its [`Arc`](std::sync::Arc) included.

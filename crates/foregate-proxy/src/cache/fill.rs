@@ -113,6 +113,8 @@ pub struct Fill {
 pub enum LeaderParts {
     /// The head of an interim response.
     Interim(Box<ResponseHead>),
+    /// The attempts that led to the response or the failure that follows.
+    Asked(FetchRecord),
     /// A response that is not stored, with its body.
     Origin(Box<ResponseHead>, OriginAnswer, Option<foregate_cache::NotStored>),
     /// The head of a response that is stored but is not for others; the body is followed.
@@ -126,6 +128,33 @@ pub enum LeaderParts {
     Found(Arc<Object>, CacheOutcome),
     /// The error, which others know in general only.
     Failed(Error),
+}
+
+/// The attempts of a fetch, for the access log of the client that caused it.
+#[derive(Debug)]
+pub struct FetchRecord {
+    /// The upstream that was asked last.
+    pub upstream: Arc<Upstream>,
+    /// The address of the server that was asked last.
+    pub server: Option<String>,
+    /// The number of attempts.
+    pub attempts: u32,
+    /// The time from the last attempt's start to the first byte of the response.
+    pub first_byte: Option<Duration>,
+    /// Whether the connection had served requests before.
+    pub reused: Option<bool>,
+}
+
+impl FetchRecord {
+    fn new(ask: &Ask<'_>) -> Self {
+        Self {
+            upstream: Arc::clone(ask.upstream),
+            server: ask.server().map(|server| server.label.to_string()),
+            attempts: ask.attempts(),
+            first_byte: ask.first_byte,
+            reused: ask.reused,
+        }
+    }
 }
 
 /// A response whose body is still to come, and the upstream that sends it.
@@ -273,7 +302,11 @@ impl Fill {
                 .by_rules(rules, &others)
                 .on_account(self.account)
                 .traced(self.span.clone());
-            let (origin, length) = match final_head(&mut ask, &mut asks, self.hand.as_ref()).await {
+            let answered = final_head(&mut ask, &mut asks, self.hand.as_ref()).await;
+            if let Some(hand) = self.hand.as_ref().filter(|hand| hand.capacity() > 1) {
+                let _ = hand.try_send(LeaderParts::Asked(FetchRecord::new(&ask)));
+            }
+            let (origin, length) = match answered {
                 Ok(answered) => answered,
                 Err(error) => return self.fail(error),
             };
@@ -323,7 +356,7 @@ impl Fill {
         let covers = |stale: &Arc<Object>| self.from_reserve && stale.head.covers_failure(failure, now);
         match (self.stale.take_if(|stale| covers(stale)), self.hand.take()) {
             (Some(stale), Some(hand)) => {
-                let _ = hand.try_send(LeaderParts::Found(stale, CacheOutcome::Stale));
+                let _ = hand.try_send(LeaderParts::Found(stale, CacheOutcome::StaleError));
                 true
             }
             (_, hand) => {
@@ -333,8 +366,16 @@ impl Fill {
         }
     }
 
+    /// Later requests get the stale response at once.
+    fn note_failure(&self) {
+        if let Some(stale) = &self.stale {
+            stale.origin_failed(self.cache.time());
+        }
+    }
+
     /// Reports the error to the client that caused the fetch; the followers only learn that the origin has failed.
     pub(super) fn fail(mut self, error: Error) {
+        self.note_failure();
         if !self.hand_stale(Failure::NoResponse)
             && let Some(hand) = self.hand
         {
@@ -357,6 +398,7 @@ impl Fill {
             |stale: &Arc<Object>| stale.head.covers_failure(Failure::Status(status), arrived.received.cache);
         if self.stale.as_ref().is_some_and(covers) {
             self.upstream.drop_rest(arrived.origin);
+            self.note_failure();
             self.hand_stale(Failure::Status(status));
             self.lead.fail(FetchFailure::Origin);
             return ControlFlow::Break(());
@@ -593,8 +635,8 @@ pub(super) async fn final_head(
             Answer::Final(origin, length) => return Ok((origin, length)),
             Answer::Interim => {
                 asks.since = clock::now();
-                // The last place is for the final response.
-                if let Some(hand) = hand.filter(|hand| hand.capacity() > 1) {
+                // The last places are for the record of the attempts and the final response.
+                if let Some(hand) = hand.filter(|hand| hand.capacity() > 2) {
                     let _ = hand.try_send(LeaderParts::Interim(Box::new(asks.head.clone())));
                 }
             }

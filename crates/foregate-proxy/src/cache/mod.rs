@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 pub use self::disk::Folders;
 use self::disk::{DiskTier, TierIdentity};
 pub(crate) use self::fill::stated_length;
-pub use self::fill::{Fill, LeaderParts, OriginAnswer};
+pub use self::fill::{FetchRecord, Fill, LeaderParts, OriginAnswer};
 use self::generations::{Generations, everything};
 pub use self::owner::OwnerAsk;
 pub use self::reserve::Reserve;

@@ -12,8 +12,10 @@ use super::metrics::{Counter, ShardedCounter};
 pub enum CacheOutcome {
     /// A fresh stored response.
     Hit,
-    /// A stale stored response: while it is validated, since the origin fails, or since the client accepts it.
+    /// A stale stored response: while it is validated, or since the client accepts it.
     Stale,
+    /// A stale stored response, since the origin fails.
+    StaleError,
     /// A stored response that the origin has just declared current.
     Revalidated,
     /// Nothing usable was stored; the response came from the origin, perhaps by the fetch of another request.
@@ -26,14 +28,22 @@ pub enum CacheOutcome {
 
 impl CacheOutcome {
     /// All values, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Hit, Self::Stale, Self::Revalidated, Self::Miss, Self::Bypass, Self::Unavailable];
+    pub const ALL: [Self; 7] = [
+        Self::Hit,
+        Self::Stale,
+        Self::StaleError,
+        Self::Revalidated,
+        Self::Miss,
+        Self::Bypass,
+        Self::Unavailable,
+    ];
 
     /// The word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
             Self::Stale => "stale",
+            Self::StaleError => "stale-error",
             Self::Revalidated => "revalidated",
             Self::Miss => "miss",
             Self::Bypass => "bypass",

@@ -18,12 +18,12 @@ use parking_lot::Mutex;
 pub(crate) use self::histogram::BLOCKED_BUCKETS;
 use self::histogram::BlockedHistogram;
 pub(crate) use self::histogram::DURATION_BUCKETS;
-pub use self::histogram::DurationHistogram;
 pub use self::histogram::Exemplars;
 pub use self::histogram::Latencies;
 pub use self::histogram::WaitHistogram;
 pub(crate) use self::histogram::duration_bucket;
 pub(crate) use self::histogram::{DurationCounts, ExemplarSet};
+pub use self::histogram::{DurationHistogram, RouteCounters};
 pub use self::labelled::Kinds;
 use self::labelled::{LabelledCounters, OTHER, UNROUTED};
 use super::cache::CacheCounters;
@@ -265,7 +265,7 @@ pub struct Metrics {
     blocked: BlockedHistogram,
     sites: LabelledCounters<SiteCounters>,
     /// By site and route, [`BETWEEN`] between them.
-    routes: LabelledCounters<DurationHistogram>,
+    routes: LabelledCounters<RouteCounters>,
     upstreams: LabelledCounters<UpstreamCounters>,
     servers: LabelledCounters<ServerCounters>,
     /// Failed handshakes with clients, by reason.
@@ -436,17 +436,14 @@ impl Metrics {
     }
 
     /// Makes these pairs of a site and a route, [`BETWEEN`] between them, the routes that are shown: at most
-    /// [`ROUTES_LIMIT`]. The result is their histograms, and the one for all others.
-    pub(crate) fn set_routes(
-        &self,
-        names: &[Arc<str>],
-    ) -> (Vec<Arc<DurationHistogram>>, Arc<DurationHistogram>) {
-        let (histograms, indices) = self.routes.set(names.iter());
-        let histograms = indices.iter().filter_map(|index| histograms.get(*index as usize)).cloned();
-        (histograms.collect(), Arc::clone(&self.routes.other))
+    /// [`ROUTES_LIMIT`]. The result is their counters, and those for all others.
+    pub(crate) fn set_routes(&self, names: &[Arc<str>]) -> (Vec<Arc<RouteCounters>>, Arc<RouteCounters>) {
+        let (counters, indices) = self.routes.set(names.iter());
+        let counters = indices.iter().filter_map(|index| counters.get(*index as usize)).cloned();
+        (counters.collect(), Arc::clone(&self.routes.other))
     }
 
-    pub(crate) fn routes(&self) -> Vec<(Arc<str>, Arc<DurationHistogram>)> {
+    pub(crate) fn routes(&self) -> Vec<(Arc<str>, Arc<RouteCounters>)> {
         self.routes.all()
     }
 

@@ -10,8 +10,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use foregate_cache::{
-    Answer, AnsweredRequest, Bypass, CacheStatus, Content, Demands, Forward, Lookup, MemoryLookup, Object,
-    Response, Reuse, StoredHead, Validate, invalidates, lookup, refresh_by_head, related, remove_tags, reuse,
+    Answer, AnsweredRequest, Bypass, CacheStatus, Content, Demands, Failure, Forward, Lookup, MemoryLookup,
+    Object, Outage, Response, Reuse, StoredHead, Validate, invalidates, lookup, refresh_by_head, related,
+    remove_tags, reuse,
 };
 use foregate_module::Source as MadeBy;
 use foregate_wire::{BodyLength, HeaderList, Method, NameId, Slashes, connection};
@@ -160,8 +161,8 @@ fn look(
     Ok(looked)
 }
 
-/// Reads the demands of a request. Credentials count also where a step has taken them off, or has
-/// put the user into a field instead.
+/// Reads the demands of a request. Credentials count also where a step has taken them off, unless
+/// the settings say otherwise, and where it has put the user into a field instead.
 fn demand(
     exchange: &Exchange<'_>,
     request: &foregate_cache::Request<'_>,
@@ -169,7 +170,8 @@ fn demand(
 ) -> Lookup {
     let mut looked = lookup(request, &settings.policy);
     if let (Lookup::Cache(demands), Some(plan)) = (&mut looked, exchange.plan()) {
-        let had = exchange.modules.run.as_ref().is_some_and(|run| run.facts.had_authorization);
+        let counts = !settings.ignores_removed_authorization;
+        let had = counts && exchange.modules.run.as_ref().is_some_and(|run| run.facts.had_authorization);
         if had || plan.identity().iter().any(|name| request.headers.get_all_name(name).next().is_some()) {
             demands.add_credentials();
         }
@@ -260,7 +262,7 @@ fn missed(
         located.forward_query(exchange);
         return StoreLookup::StepResult(Step::Prepare(upstream));
     }
-    StoreLookup::Wanted(NeededResponse::new(exchange, located, variant, demands, None, false))
+    StoreLookup::Wanted(NeededResponse::new(exchange, located, variant, demands, None, None))
 }
 
 /// Decides about the use of a stored response.
@@ -303,8 +305,27 @@ fn judge(
                 variant_of(exchange, &object),
                 demands,
                 Some(object),
-                true,
+                Some(CacheOutcome::Stale),
             ))
+        }
+        Reuse::Validate(why) if why != Validate::Client && serves_outage(exchange, &object) => {
+            exchange.cached = Some(CachePart::new(CacheOutcome::StaleError, Forward::Stale));
+            let is_due = object.outage(exchange.proxy.cache.time()) == Outage::RetryDue;
+            if is_due && !demands.is_head() {
+                let variant = variant_of(exchange, &object);
+                let meanwhile = Some(CacheOutcome::StaleError);
+                return StoreLookup::Wanted(NeededResponse::new(
+                    exchange,
+                    located,
+                    variant,
+                    demands,
+                    Some(object),
+                    meanwhile,
+                ));
+            }
+            located.put_back();
+            let body = StoredBody::Memory(Arc::clone(&object));
+            StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::Validate(why) => {
             let forward = if why == Validate::Client { Forward::Request } else { Forward::Stale };
@@ -317,9 +338,15 @@ fn judge(
             }
             exchange.cached = Some(cached);
             let variant = variant_of(exchange, &object);
-            StoreLookup::Wanted(NeededResponse::new(exchange, located, variant, demands, Some(object), false))
+            StoreLookup::Wanted(NeededResponse::new(exchange, located, variant, demands, Some(object), None))
         }
     }
+}
+
+/// Returns whether the origin has failed to validate the response, which is served in its place.
+fn serves_outage(exchange: &Exchange<'_>, object: &Object) -> bool {
+    let now = exchange.proxy.cache.time();
+    object.outage(now) != Outage::None && object.head.covers_failure(Failure::NoResponse, now)
 }
 
 /// The key of the variant that a stored response is.
@@ -401,7 +428,9 @@ fn answer(
 fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &StoredHead, status: u16) {
     let Some(name) = &settings.status_name else { return };
     let Some(cached) = &exchange.cached else { return };
-    let is_forwarded = matches!(cached.outcome, CacheOutcome::Miss | CacheOutcome::Revalidated);
+    let is_forwarded =
+        matches!(cached.outcome, CacheOutcome::Miss | CacheOutcome::Revalidated) || cached.failed;
+    let failing = (cached.outcome == CacheOutcome::StaleError).then_some(cached.outcome.as_str());
     let forward_status = match cached.outcome {
         CacheOutcome::Revalidated => Some(304),
         CacheOutcome::Miss if status != head.status => Some(head.status),
@@ -414,7 +443,7 @@ fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &St
         stored: cached.stored && is_forwarded,
         collapsed: cached.collapsed,
         key: None,
-        detail: cached.reason,
+        detail: cached.reason.or(failing),
     };
     told.write(name, &mut exchange.response.headers);
 }

@@ -45,16 +45,16 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     let counters = exchange.routed.site.map_or(&*exchange.proxy.unrouted, |site| sites.counters(site));
     counters.request(record.status, duration);
     let route = exchange.routed.site.zip(exchange.routed.route);
-    let of_route = route.map(|(site, route)| sites.durations(site, route));
+    let of_route = route.map(|(site, route)| sites.route_counters(site, route));
     if let Some(of_route) = of_route {
-        of_route.record(duration);
+        of_route.request(record.status, duration);
     }
     if let Some(trace) = exchange.modules.run.as_ref().and_then(|run| run.facts.trace)
         && trace.is_sampled()
     {
         counters.exemplars.take(trace.trace, duration);
         if let Some(of_route) = of_route {
-            of_route.exemplars.take(trace.trace, duration);
+            of_route.durations.exemplars.take(trace.trace, duration);
         }
     }
     if let Some(cached) = &exchange.cached {
@@ -167,6 +167,9 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
     let asked = exchange.modules.run.as_ref().and_then(|run| run.asked.fields());
     let headers = asked.unwrap_or(&exchange.request.head.headers);
     let ask = exchange.ask.as_ref();
+    // The task of a fetch for the cache makes the attempts, and hands their record over.
+    let fetched = exchange.cached.as_ref().and_then(|cached| cached.fetched.as_deref());
+    let fetched = fetched.filter(|_| ask.is_none_or(|ask| ask.attempts() == 0));
     LogEntry {
         time: SystemTime::now() - duration,
         client: exchange.client_address(),
@@ -182,11 +185,23 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
         site: exchange.routed.site.map(|site| &*sites.site(site).name),
         route: exchange.routed.route.map(|route| &*route.pattern),
         action: record.action.map(LoggedAction::name),
-        upstream: ask.map(|ask| &*ask.upstream.settings.name),
-        server: ask.and_then(Ask::server).map(|server| &*server.label),
-        attempts: ask.map_or(0, Ask::attempts),
-        upstream_first_byte: ask.and_then(|ask| ask.first_byte),
-        upstream_reused: ask.and_then(|ask| ask.reused),
+        upstream: match fetched {
+            Some(fetched) => Some(&*fetched.upstream.settings.name),
+            None => ask.map(|ask| &*ask.upstream.settings.name),
+        },
+        server: match fetched {
+            Some(fetched) => fetched.server.as_deref(),
+            None => ask.and_then(Ask::server).map(|server| &*server.label),
+        },
+        attempts: fetched.map_or_else(|| ask.map_or(0, Ask::attempts), |fetched| fetched.attempts),
+        upstream_first_byte: match fetched {
+            Some(fetched) => fetched.first_byte,
+            None => ask.and_then(|ask| ask.first_byte),
+        },
+        upstream_reused: match fetched {
+            Some(fetched) => fetched.reused,
+            None => ask.and_then(|ask| ask.reused),
+        },
         cache: exchange.cached.as_ref().map(|cached| cached.outcome.as_str()),
         cache_reason: exchange.cached.as_ref().and_then(|cached| cached.reason),
         fallback: record.fallback.map(FallbackReason::as_str),

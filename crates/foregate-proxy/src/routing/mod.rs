@@ -28,7 +28,7 @@ use self::hosts::{EVERYWHERE, HostTable, Owner};
 pub use self::path::{PathPattern, PathPatternError, Unreachable};
 pub use self::routes::{RouteId, RouteSet};
 use self::routes::{RouteTable, RouteTableBuilder};
-use crate::counters::metrics::{BETWEEN, DurationHistogram, Metrics, ROUTES_LIMIT, SiteCounters};
+use crate::counters::metrics::{BETWEEN, Metrics, ROUTES_LIMIT, RouteCounters, SiteCounters};
 use crate::settings::{ListenAddress, Route, RouteConditions, SiteOptions};
 
 /// All sites of a configuration, compiled.
@@ -48,8 +48,8 @@ pub struct SiteTable {
 #[derive(Debug, Default)]
 struct RouteDurations {
     /// By the number of the site, and the address of the route.
-    own: HashMap<(u32, usize), Arc<DurationHistogram>, RandomState>,
-    others: Arc<DurationHistogram>,
+    own: HashMap<(u32, usize), Arc<RouteCounters>, RandomState>,
+    others: Arc<RouteCounters>,
 }
 
 /// One site.
@@ -279,8 +279,8 @@ impl SiteTable {
         self.durations = RouteDurations { own: keys.into_iter().zip(own).collect(), others };
     }
 
-    /// The histogram of a route of a pattern's site.
-    pub fn durations(&self, id: HostId, route: &Arc<Route>) -> &DurationHistogram {
+    /// The counters of a route of a pattern's site.
+    pub fn route_counters(&self, id: HostId, route: &Arc<Route>) -> &RouteCounters {
         let key = (self.hosts.entry(id).site, Arc::as_ptr(route).addr());
         self.durations.own.get(&key).unwrap_or(&self.durations.others)
     }

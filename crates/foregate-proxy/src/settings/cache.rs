@@ -88,6 +88,8 @@ pub struct CacheSettings {
     pub ttl_conditions: Vec<Arc<dyn Condition>>,
     /// Requests for which one of these conditions holds bypass the cache.
     pub bypass: Vec<Arc<dyn Condition>>,
+    /// `Authorization` that a step has removed before the cache does not count as credentials: the origin does not see it.
+    pub ignores_removed_authorization: bool,
     /// The name of this cache in `Cache-Status`; `None` for no such field.
     pub status_name: Option<Box<str>>,
     /// The token with which clients may purge over HTTP; with `None`, no client may.
@@ -111,6 +113,7 @@ impl fmt::Debug for CacheSettings {
         cache.field("policy", &self.policy).field("query", &self.query);
         cache.field("key", &self.key.len()).field("bypass", &self.bypass.len());
         cache.field("ttl_conditions", &self.ttl_conditions.len()).field("shield", &self.shield);
+        cache.field("ignores_removed_authorization", &self.ignores_removed_authorization);
         cache.field("status_name", &self.status_name).field("purges", &self.purge_token.is_some()).finish()
     }
 }

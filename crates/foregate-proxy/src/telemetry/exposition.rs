@@ -3,6 +3,7 @@
 mod certificates;
 mod folders;
 mod latencies;
+mod routes;
 mod traces;
 
 use std::fmt;
@@ -213,6 +214,7 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
             }
         }
     }
+    routes::encode(encoder, metrics)?;
     let help = "Failed requests by kind, side at fault, site and upstream";
     let mut errors = counters(encoder, "request_errors", help)?;
     for (site, counters) in &sites {

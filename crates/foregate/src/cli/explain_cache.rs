@@ -97,6 +97,9 @@ fn others(cache: &CacheSettings) -> Vec<String> {
         SetCookie::Drop => lines.push("Set-Cookie: stored without it".to_owned()),
         SetCookie::Store => lines.push("Set-Cookie: stored with it, for all clients".to_owned()),
     }
+    if cache.ignores_removed_authorization {
+        lines.push("Authorization: does not count where a step has removed it".to_owned());
+    }
     if cache.policy.client_directives {
         lines.push("clients may ask for fresh responses".to_owned());
     }

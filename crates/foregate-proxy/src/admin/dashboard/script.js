@@ -351,7 +351,7 @@ async function give(button, upstream, server, order) {
 
 function showCache({ cache }) {
   const all = sum(Object.values(cache.requests));
-  const served = cache.requests.hit + cache.requests.stale + cache.requests.revalidated;
+  const served = cache.requests.hit + cache.requests.stale + cache.requests["stale-error"] + cache.requests.revalidated;
   const items = [];
   if (all > 0 || cache.memory.entries > 0) {
     items.push({ name: "Answered by the cache", value: all ? percent(served / all) : "–", share: all ? served / all : 0, kind: "good" });

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use foregate_supervisor::protocol::{LATENCY_BUCKETS, latency_bucket};
 use parking_lot::Mutex;
 
-use super::{PaddedCounters, SHARDS, add_in_shard};
+use super::{PaddedCounters, SHARDS, STATUS_CLASSES, add_in_shard, status_class};
 
 /// The upper ends of the buckets of request durations, microseconds: 500 us to 10 s.
 pub(crate) const DURATION_BUCKETS: [u64; 14] = [
@@ -75,6 +75,30 @@ impl DurationHistogram {
         let buckets =
             std::array::from_fn(|bucket| sum(&|shard| shard.buckets[bucket].load(Ordering::Relaxed)));
         (buckets, sum(&|shard| shard.micros.load(Ordering::Relaxed)))
+    }
+}
+
+/// The requests of a route.
+#[derive(Debug, Default)]
+pub struct RouteCounters {
+    /// How long they took.
+    pub durations: DurationHistogram,
+    shards: [PaddedCounters<[AtomicU64; STATUS_CLASSES.len()]>; SHARDS],
+}
+
+impl RouteCounters {
+    /// Counts a request by the status of its response, `None` if there was none, and by its duration.
+    pub fn request(&self, status: Option<u16>, duration: Duration) {
+        self.durations.record(duration);
+        let class = status_class(status);
+        add_in_shard(|shard| self.shards.get(shard)?.0.get(class), 1);
+    }
+
+    /// Requests so far, by [`STATUS_CLASSES`].
+    pub(crate) fn requests(&self) -> [u64; STATUS_CLASSES.len()] {
+        let count =
+            |class: usize| self.shards.iter().map(move |shard| shard.0[class].load(Ordering::Relaxed));
+        std::array::from_fn(|class| count(class).fold(0, u64::wrapping_add))
     }
 }
 

@@ -48,8 +48,8 @@ pub(super) struct NeededResponse {
     /// The fields of the client's request, as the cache looks at them.
     fields: HeaderList,
     stale: Option<Arc<Object>>,
-    /// The client gets the stale response in the meantime.
-    background: bool,
+    /// The client gets the stale response in the meantime, with this outcome.
+    meanwhile: Option<CacheOutcome>,
     /// The request has its final form for the origin.
     prepared: bool,
 }
@@ -67,14 +67,14 @@ impl NeededResponse {
         variant: Option<Key>,
         demands: Demands,
         stale: Option<Arc<Object>>,
-        background: bool,
+        meanwhile: Option<CacheOutcome>,
     ) -> Box<Self> {
         let fields = exchange.request.head.headers.clone();
         located.forward_query(exchange);
         strip_prefix(exchange);
         let StorePlace { text, key, .. } = located;
         let shared = variant.unwrap_or(key);
-        Box::new(Self { text, key, shared, demands, fields, stale, background, prepared: false })
+        Box::new(Self { text, key, shared, demands, fields, stale, meanwhile, prepared: false })
     }
 
     /// Fetches it, or waits for another request's fetch.
@@ -102,7 +102,7 @@ impl NeededResponse {
                     }
                     return Ok(self.pass(upstream));
                 }
-                FlightPart::Alone(_) | FlightPart::Follow(_) if self.background => {
+                FlightPart::Alone(_) | FlightPart::Follow(_) if self.meanwhile.is_some() => {
                     return Ok(self.serve_stale(exchange, settings));
                 }
                 FlightPart::Alone(_) => {
@@ -124,7 +124,7 @@ impl NeededResponse {
                     (follow, None)
                 }
             };
-            if self.background {
+            if self.meanwhile.is_some() {
                 return Ok(self.serve_stale(exchange, settings));
             }
             if let Some(next) = self.follow(exchange, settings, upstream, follow, hand).await? {
@@ -164,7 +164,7 @@ impl NeededResponse {
         }
         let Some(upstream) = exchange.upstream() else { return Err(Error::Internal.into()) };
         let follow = lead.follow();
-        let (hand, handed) = mpsc::channel(INTERIM + 2);
+        let (hand, handed) = mpsc::channel(INTERIM + 3);
         let owner = shield::owner(exchange, settings, upstream, &self.text, &self.demands);
         let retry = exchange.routed.route.map(|route| route.retry.clone()).unwrap_or_default();
         let rules = retry.get().unwrap_or(&upstream.settings.retry);
@@ -183,7 +183,7 @@ impl NeededResponse {
             from_reserve: false,
             owner,
             tags: Vec::new(),
-            hand: (!self.background).then_some(hand),
+            hand: self.meanwhile.is_none().then_some(hand),
             times: exchange.down.origin_times(&upstream.settings),
             behalf: exchange.client_address(),
             client: exchange.peer.holdings.clone(),
@@ -193,7 +193,7 @@ impl NeededResponse {
             span: exchange.span_parent(),
         };
         fill.spawn();
-        Ok(Ok((follow, (!self.background).then_some(handed))))
+        Ok(Ok((follow, self.meanwhile.is_none().then_some(handed))))
     }
 
     /// Waits for a fetch. `None` if it has no result, and the request joins again.
@@ -212,6 +212,11 @@ impl NeededResponse {
                     **exchange.response = *head;
                     ask::relay_interim(exchange).await?;
                 }
+                WaitResult::Handed(LeaderParts::Asked(record)) => {
+                    if let Some(cached) = &mut exchange.cached {
+                        cached.fetched = Some(Box::new(record));
+                    }
+                }
                 WaitResult::Handed(LeaderParts::FromOwner) => {
                     if let Some(cached) = &mut exchange.cached {
                         cached.reason = Some("shield");
@@ -221,7 +226,9 @@ impl NeededResponse {
             }
         };
         let head = match got {
-            WaitResult::Handed(LeaderParts::Interim(_) | LeaderParts::FromOwner) => return Ok(None),
+            WaitResult::Handed(LeaderParts::Interim(_) | LeaderParts::FromOwner | LeaderParts::Asked(_)) => {
+                return Ok(None);
+            }
             WaitResult::Handed(LeaderParts::Failed(error)) => {
                 if self.covers_failure(exchange) {
                     return Ok(Some(self.serve_stale(exchange, settings)));
@@ -321,7 +328,10 @@ impl NeededResponse {
 
     fn serve_stale(&mut self, exchange: &mut Exchange<'_>, settings: &CacheSettings) -> Step {
         let Some(stale) = self.stale.take() else { return Step::Failed(Error::Internal) };
-        set_outcome(exchange, CacheOutcome::Stale);
+        if let Some(cached) = &mut exchange.cached {
+            cached.failed = self.meanwhile.is_none();
+            cached.outcome = self.meanwhile.unwrap_or(CacheOutcome::StaleError);
+        }
         self.serve(exchange, settings, &stale)
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use foregate_cache::{Forward, Object};
 
+use crate::cache::FetchRecord;
 use crate::counters::cache::CacheOutcome;
 
 /// The part of the cache in an exchange.
@@ -18,6 +19,10 @@ pub(in crate::exchange) struct CachePart {
     pub(super) stale: Option<Arc<Object>>,
     /// The request waited for the fetch of another one.
     pub(super) collapsed: bool,
+    /// The request waited for a fetch that failed, and gets a stale response.
+    pub(super) failed: bool,
+    /// The attempts of the fetch that this request has caused.
+    pub fetched: Option<Box<FetchRecord>>,
     /// The response of the fetch is stored.
     pub(super) stored: bool,
     /// The path of the client's request, where the origin gets another one.
@@ -32,6 +37,8 @@ impl CachePart {
             forward,
             stale: None,
             collapsed: false,
+            failed: false,
+            fetched: None,
             stored: false,
             path: None,
         })

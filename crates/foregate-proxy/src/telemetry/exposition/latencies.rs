@@ -66,10 +66,10 @@ pub(super) fn encode(
     }
     let help = "Time from the first byte of a request to the last of its response, by route";
     let mut family = histograms(encoder, ROUTES, help)?;
-    for (name, durations) in &metrics.routes() {
+    for (name, counters) in &metrics.routes() {
         let (site, route) = name.split_once(BETWEEN).unwrap_or((name, name));
-        if write(&mut family, &[("site", site), ("route", route)], durations.counts())? {
-            exemplars.add(ROUTES, durations.exemplars.all());
+        if write(&mut family, &[("site", site), ("route", route)], counters.durations.counts())? {
+            exemplars.add(ROUTES, counters.durations.exemplars.all());
         }
     }
     let help = "Time from the start of an attempt at an origin to the head of its response";

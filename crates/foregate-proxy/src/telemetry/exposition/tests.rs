@@ -176,9 +176,9 @@ fn a_recorded_trace_is_the_exemplar_of_its_bucket() {
     for site in &sites {
         site.request(Some(200), Duration::from_millis(3));
     }
-    routes[0].record(Duration::from_millis(700));
+    routes[0].request(Some(502), Duration::from_millis(700));
     sites[1].exemplars.take([0xab; 16], Duration::from_micros(2_600));
-    routes[0].exemplars.take([0xcd; 16], Duration::from_millis(700));
+    routes[0].durations.exemplars.take([0xcd; 16], Duration::from_millis(700));
     let text = Exposition::new(Arc::clone(&metrics)).render(ExpositionFormat::OpenMetrics);
     let with: Vec<_> = text.lines().filter(|line| line.contains(" # {")).collect();
     let [request, route] = with[..] else { panic!("{with:?}") };

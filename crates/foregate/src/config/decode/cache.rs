@@ -191,6 +191,10 @@ pub(super) fn decode(
                 set(&mut heuristics.errors, decoder.prop(item, "errors", value::boolean));
             }
             "set-cookie" => set(&mut policy.set_cookie, decoder.choice(item, 0, SET_COOKIE)),
+            "authorization" => {
+                const HANDLING: &[(&str, bool)] = &[("refuse", false), ("removed", true)];
+                set(&mut cache.ignores_removed_authorization, decoder.choice(item, 0, HANDLING));
+            }
             "client-directives" => policy.client_directives = decoder.flag(item),
             "targeted" => policy.targeted = decoder.read_all(item, field_name),
             "keep-tags" => policy.keep_tags = decoder.flag(item),

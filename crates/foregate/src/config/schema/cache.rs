@@ -96,6 +96,8 @@ pub static CACHE: Block = Block {
             .default("10"),
         Key::one("set-cookie", "\"refuse\"|\"drop\"|\"store\"", "set-cookie \"drop\"", "The handling of responses with `Set-Cookie`: not stored; stored without the cookie, which only the first client gets; or stored with it, so that all clients get it.")
             .default("\"refuse\""),
+        Key::one("authorization", "\"refuse\"|\"removed\"", "authorization \"removed\"", "The handling of requests with `Authorization`. `refuse`: their responses are stored only if the origin says that they are for others too (RFC 9111, section 3.5). `removed`: the same, but credentials that a step has removed before the cache, as `basic-auth` with `strip-authorization=#true` does, do not count: the origin cannot see them. Then all clients that the steps let in share responses. A field with the name of the user (`user-field`) still counts as credentials.")
+            .default("\"refuse\""),
         Key::flag("client-directives", "#false", "client-directives", "Heeds `no-cache`, `no-store`, `max-age`, `min-fresh` and `Pragma` of clients. Without it, no client can have the origin asked on each request; `only-if-cached` and `max-stale` count always."),
         Key::one("targeted", "NAME...", "targeted \"Edge-Cache-Control\" \"CDN-Cache-Control\"", "Fields for caches like this one (RFC 9213): the first that a response has replaces its `Cache-Control` and `Expires`.")
             .args(1, 8)
