@@ -27,9 +27,11 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
         let name = decoder.read(*item, 0, name);
         let list = entries_of(decoder, *item, files);
         let (Some(name), Some(list)) = (name.clone(), list) else {
-            // The error has been reported; expressions that name the list are valid.
+            // The error has been reported; expressions that name the list are valid. A type that is unknown is most often
+            // another word for texts.
             let kind = item.node.entries().find(|entry| entry.key() == Some("type"));
-            let parse = kind.and_then(|kind| TYPES.iter().find(|(name, _)| *name == kind.text()));
+            let named = |kind: &str| TYPES.iter().find(|(name, _)| *name == kind).or(TYPES.last());
+            let parse = kind.and_then(|kind| named(kind.text()));
             if let (Some(name), Some(Ok(empty))) = (name, parse.map(|(_, parse)| parse(""))) {
                 lists.insert(&name, empty);
             }

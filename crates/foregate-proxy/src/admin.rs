@@ -430,12 +430,15 @@ pub fn stats(proxy: &Proxy) -> Stats {
 pub fn status(proxy: &Proxy) -> Value {
     let config = proxy.config();
     let settings = &config.settings;
+    let (loaded, refused) = proxy.loads.last();
+    let refused = refused.map(|refused| json!({ "time": refused.time, "reason": refused.reason }));
     let listeners: Vec<_> = settings.listeners.iter().map(|listen| listen.address.to_string()).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "listeners": listeners,
         "sites": settings.sites.sites().len(),
         "upstreams": settings.upstreams.len(),
+        "configuration": { "loaded": loaded, "refused": refused },
         "draining": proxy.is_draining(),
         "connections": proxy.registry.count(),
     })

@@ -32,6 +32,7 @@ use crate::spans::SpanQueue;
 use crate::telemetry::access_log::{AccessLog, AccessLogs};
 use crate::telemetry::audit::AuditLog;
 use crate::telemetry::live::LiveRequests;
+use crate::telemetry::loads::ConfigurationLoads;
 use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{GateKey, Pools, Upstream, Upstreams};
@@ -319,6 +320,8 @@ pub struct Proxy {
     pub shared: OnceLock<Weak<Self>>,
     /// Changes by operators.
     pub audit: AuditLog,
+    /// The last loads of the configuration.
+    pub loads: ConfigurationLoads,
     /// Requests as observers see them.
     pub live: Arc<LiveRequests>,
     /// The cache.
@@ -361,6 +364,7 @@ impl Proxy {
         live.keep_failures(config.settings.shows_failures());
         Ok(Self {
             audit: AuditLog::default(),
+            loads: ConfigurationLoads::default(),
             live,
             steps,
             filter_memory,

@@ -704,6 +704,7 @@ impl RunningServer {
     async fn reload(&mut self, cause: ReloadCause) -> Result<(), String> {
         crate::notify::reloading();
         let result = self.try_reload(cause).await;
+        self.proxy.loads.record(&result);
         match &result {
             Ok(()) => {
                 self.proxy.metrics.reloads_ok.inc();
@@ -720,7 +721,7 @@ impl RunningServer {
 
     async fn try_reload(&mut self, cause: ReloadCause) -> Result<(), String> {
         if self.membership.is_candidate || self.proxy.handover.passage().is_some() {
-            return Err("an upgrade is under way; reload again once it is over".to_owned());
+            return Err("an upgrade is under way; reload again once it is over, or end it with `foregate upgrade --abort`".to_owned());
         }
         if self.membership.retired.is_some() {
             return Err("this process has handed over to another version".to_owned());

@@ -246,6 +246,83 @@ fn the_code_of_the_guide_is_that_of_the_example() {
     assert!(manifest.starts_with(&shown) && shown.contains("[dependencies]"), "{manifest}");
 }
 
+/// The text of all sources of the crates, without tests in files of their own.
+fn sources() -> String {
+    let mut folders = vec![root().join("crates")];
+    let mut text = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() && name != "tests" {
+                folders.push(path);
+            } else if name.ends_with(".rs") && name != "tests.rs" {
+                text.push_str(&fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    text
+}
+
+/// Metrics are registered without their prefix, and get suffixes by their kind and unit.
+#[test]
+fn metrics_of_the_documentation_exist() {
+    const SUFFIXES: [&str; 7] = ["_bucket", "_sum", "_count", "_total", "_seconds", "_bytes", "_ratio"];
+    let sources = sources();
+    let mut unknown = Vec::new();
+    for folder in ["", "docs", "docs/guide", "docs/guide/modules"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for (at, prefix) in text.match_indices("foregate_") {
+                let rest = &text[at + prefix.len()..];
+                let end = rest.find(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
+                let name = &rest[..end.unwrap_or(rest.len())];
+                let mut names = vec![name];
+                for suffix in SUFFIXES {
+                    let shorter: Vec<_> = names.iter().filter_map(|name| name.strip_suffix(suffix)).collect();
+                    names.extend(shorter);
+                }
+                // Directives of the module for NGINX have the prefix in the source, or are made of the names of features.
+                let is_known = name.starts_with("feature_")
+                    || names.iter().any(|name| sources.contains(&format!("\"{name}\"")))
+                    || sources.contains(&format!("foregate_{name}"));
+                if !is_known {
+                    unknown.push(format!("{}: foregate_{name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+#[test]
+fn the_phases_of_the_guide_are_those_of_the_code() {
+    let source = fs::read_to_string(root().join("crates/foregate-module/src/phase_id.rs")).unwrap();
+    let guide = fs::read_to_string(root().join("docs/guide/writing-a-module.md")).unwrap();
+    let variants = source.split_once("pub enum PhaseId {").unwrap().1.split_once("\n}").unwrap().0;
+    let mut expected = String::from("| phase | meaning |\n|---|---|\n");
+    let mut about = "";
+    for line in variants.lines().map(str::trim) {
+        if let Some(text) = line.strip_prefix("/// ") {
+            about = text;
+        } else if let Some(name) = line.strip_suffix(',') {
+            let mut kebab = String::new();
+            for letter in name.chars() {
+                if letter.is_ascii_uppercase() && !kebab.is_empty() {
+                    kebab.push('-');
+                }
+                kebab.push(letter.to_ascii_lowercase());
+            }
+            writeln!(expected, "| `{kebab}` | {about} |").unwrap();
+        }
+    }
+    assert!(guide.contains(&expected), "the guide lacks this table:\n{expected}");
+}
+
 #[test]
 fn examples_are_taken() {
     let folder = Folder::new("examples");

@@ -14,6 +14,7 @@ use crate::counters::metrics::{
 use crate::limits::pressure;
 use crate::proxy::Proxy;
 use crate::telemetry::live::{LiveRequests, LiveRouteCounts};
+use crate::telemetry::process;
 
 /// Sites that are shown, those with the most requests. The totals are of all.
 const SITES: usize = 50;
@@ -48,7 +49,7 @@ pub(super) fn figures(proxy: &Proxy) -> Value {
             "refused": metrics.connections_refused.get(),
         },
         "requests_active": metrics.requests_active.get(),
-        "memory": { "held": held, "limit": limit },
+        "memory": { "held": held, "limit": limit, "resident": process::resident() },
         "sites": sites(metrics),
         "routes": routes(&proxy.live),
         "upstreams": upstreams(proxy, &config.upstreams),

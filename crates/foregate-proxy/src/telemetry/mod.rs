@@ -5,5 +5,6 @@ pub mod audit;
 mod disks;
 pub mod exposition;
 pub mod live;
+pub mod loads;
 pub mod log_file;
-mod process;
+pub mod process;

@@ -48,6 +48,11 @@ impl Collector for ProcessExposition {
     }
 }
 
+/// The resident memory of the process, bytes; `None` if the system does not say.
+pub fn resident() -> Option<u64> {
+    status_value(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
 /// A number of `/proc/self/status` (proc_pid_status(5)), in bytes where it is a size.
 fn status_value(status: &str, key: &str) -> Option<u64> {
     let mut words = status.lines().find_map(|line| line.strip_prefix(key))?.split_ascii_whitespace();

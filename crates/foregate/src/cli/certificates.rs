@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use foregate_module::Pipeline;
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -54,9 +56,9 @@ struct Root {
 }
 
 impl Certificates {
-    pub(super) fn run(&self) -> Outcome {
+    pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
         if let Some(CertificatesVerb::Root(root)) = &self.verb {
-            return root.run();
+            return root.run(pipeline);
         }
         let json = self.output.json;
         let answer = match ask_process(
@@ -125,7 +127,7 @@ fn left(seconds: i64) -> String {
 
 impl Root {
     /// The storage folder: the one of the command line, of the configuration, or of the system.
-    fn folder(&self) -> Result<PathBuf, Box<RefusedConfiguration>> {
+    fn folder(&self, pipeline: &Arc<Pipeline>) -> Result<PathBuf, Box<RefusedConfiguration>> {
         if let Some(folder) = &self.storage {
             return Ok(folder.clone());
         }
@@ -133,11 +135,16 @@ impl Root {
         if self.file.config.is_none() && !file.exists() {
             return Ok(config::default_storage());
         }
-        Ok(config::storage(&file)?.unwrap_or_else(config::default_storage))
+        if let Some(folder) = config::storage(&file)? {
+            return Ok(folder);
+        }
+        // A file with errors may mean another folder than the one that holds without `acme`.
+        config::load(&file, pipeline)?;
+        Ok(config::default_storage())
     }
 
-    fn run(&self) -> Outcome {
-        let folder = match self.folder() {
+    fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
+        let folder = match self.folder(pipeline) {
             Ok(folder) => folder,
             Err(refused) => return show_refused(&refused, false),
         };

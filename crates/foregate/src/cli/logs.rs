@@ -88,17 +88,28 @@ impl Logs {
         if let Some(log) = &self.log {
             return Ok(log.clone());
         }
-        let settings = match config::load_and_warn(&self.file.path(), pipeline) {
-            Ok((settings, _)) => settings,
-            Err(refused) => {
-                let outcome = show_refused(&refused, self.json);
-                complain(
-                    "  help: the file is read here to find the `access-log`; `--log PATH` names the log itself",
-                );
-                return Err(outcome);
-            }
+        let file = self.file.path();
+        let chosen = match config::load_and_warn(&file, pipeline) {
+            Ok((settings, _)) => choose(&settings, self.site.as_deref()),
+            // A mistake elsewhere in the files hides no log.
+            Err(refused) => match (config::access_log(&file), &self.site) {
+                (Ok(Some(path)), None) => {
+                    complain(&format!(
+                        "the configuration has errors (`foregate check`); this is {}",
+                        path.display()
+                    ));
+                    Ok(path)
+                }
+                _ => {
+                    let outcome = show_refused(&refused, self.json);
+                    complain(
+                        "  help: the file is read here to find the `access-log`; `--log PATH` names the log itself",
+                    );
+                    return Err(outcome);
+                }
+            },
         };
-        choose(&settings, self.site.as_deref()).map_err(|error| {
+        chosen.map_err(|error| {
             complain(&error);
             Outcome::Wrong
         })

@@ -31,6 +31,7 @@ mod status;
 mod top;
 mod upgrade;
 mod upstreams;
+mod version;
 mod waf;
 
 use std::ffi::OsString;
@@ -42,7 +43,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use foregate_module::Pipeline;
 
 use self::arguments::Json;
-use self::output::{Outcome, complain, print, print_json};
+use self::output::{Outcome, complain, print};
 use crate::config::schema as keys;
 use crate::demo::{DemoArguments, QuickstartArguments, QuickstartError};
 
@@ -143,7 +144,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Cache(cache) => cache.run(),
         Verb::Reload(reload) => reload.run(),
         Verb::Upstreams(upstreams) => upstreams.run(),
-        Verb::Certificates(certificates) => certificates.run(),
+        Verb::Certificates(certificates) => certificates.run(&pipeline),
         Verb::Compare(compare) => compare.run(),
         Verb::Test(test) => test.run(),
         Verb::Upgrade(upgrade) => upgrade.run(),
@@ -156,7 +157,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Man(man) => man.run(&pipeline, Cli::command()),
         Verb::Lsp(lsp) => lsp.run(&pipeline),
         Verb::Schema(schema) => schema.run(&pipeline),
-        Verb::Version(Json { json }) => version(json),
+        Verb::Version(Json { json }) => version::run(json),
         Verb::Completions { shell } => completions(shell),
     }
     .into()
@@ -260,16 +261,6 @@ fn wrong(error: &QuickstartError) -> Outcome {
         complain(&format!("  help: {help}"));
     }
     Outcome::Wrong
-}
-
-fn version(json: bool) -> Outcome {
-    let version = env!("CARGO_PKG_VERSION");
-    if json {
-        print_json(&serde_json::json!({ "version": version }));
-    } else {
-        print(&format!("foregate {version}\n"));
-    }
-    Outcome::Fine
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

@@ -138,8 +138,8 @@ fn status(answer: &Value) -> String {
     if let Some(last) = answer.get("last").filter(|last| !last.is_null()) {
         let binary = text(&last["binary"]);
         lines.push_str(&match last["ok"].as_bool() {
-            Some(true) => format!("last: to {binary}, version {}, committed\n", text(&last["version"])),
-            _ => format!("last: to {binary}, rolled back: {}\n", text(&last["error"])),
+            Some(true) => format!("last: version {} of {binary} has taken over\n", text(&last["version"])),
+            _ => format!("last: {binary} has not taken over: {}\n", text(&last["error"])),
         });
     }
     lines

@@ -111,6 +111,15 @@ pub fn storage(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfiguration>
     foregate_config::find(path, "acme", decode::storage)
 }
 
+/// The file of the first `access-log`, regardless of errors elsewhere in the files.
+///
+/// # Errors
+///
+/// A file that cannot be read, or a syntax error, or an error in the target.
+pub fn access_log(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfiguration>> {
+    foregate_config::find(path, "access-log", decode::log_file)
+}
+
 /// The socket in `admin`, regardless of errors elsewhere in the files.
 ///
 /// # Errors

@@ -25,6 +25,14 @@ const TEXTS: [&str; 13] = [
 ];
 /// Values of a line that are numbers.
 const NUMBERS: [&str; 5] = ["bytes_in", "bytes_out", "duration_us", "attempts", "upstream_first_byte_us"];
+/// Notes of the firewall, which have the names that its guide uses.
+const NOTES: [(&str, Type); 5] = [
+    ("waf.id", Type::Bytes),
+    ("waf.rule", Type::Bytes),
+    ("waf.score", Type::Int),
+    ("waf.unseen", Type::Bytes),
+    ("waf.verdict", Type::Bytes),
+];
 /// The map of all further members, notes among them.
 const OTHERS: &str = "log.fields";
 /// Fields of the language that a line answers for.
@@ -67,7 +75,10 @@ impl LogFilter {
             format!("error: {}\n  {text}\n  {marker}^{help}", error.message())
         })?;
         let is_known = |name: &str| {
-            name == "http.response.code" || name.starts_with("log.") || OF_REQUEST.contains(&name)
+            name == "http.response.code"
+                || name.starts_with("log.")
+                || OF_REQUEST.contains(&name)
+                || NOTES.iter().any(|(note, _)| *note == name)
         };
         let mut names =
             predicate.reads().filter_map(|id| scheme.field(id)).map(|field| field.name.to_string());
@@ -100,6 +111,9 @@ pub(super) fn fields() -> String {
     for name in TEXTS {
         text.push_str(&format!("{:<28} A text, as `{name}` in the log.\n", format!("log.{name}")));
     }
+    for (name, _) in NOTES {
+        text.push_str(&format!("{name:<28} A note of the firewall.\n"));
+    }
     text.push_str(&format!(
         "{:<28} All other members and the notes, as in `{OTHERS}[\"waf.score\"][0]`.\n",
         OTHERS
@@ -111,7 +125,8 @@ fn scheme() -> Scheme {
     let mut scheme = Scheme::standard();
     let texts = TEXTS.iter().map(|name| (format!("log.{name}"), Type::Bytes));
     let numbers = NUMBERS.iter().map(|name| (format!("log.{name}"), Type::Int));
-    for (name, kind) in texts.chain(numbers).chain([(OTHERS.to_owned(), Type::Map)]) {
+    let notes = NOTES.iter().map(|(name, kind)| ((*name).to_owned(), *kind));
+    for (name, kind) in texts.chain(numbers).chain(notes).chain([(OTHERS.to_owned(), Type::Map)]) {
         scheme = scheme
             .with_field(&name, kind, Stage::Request, "As in the log.")
             .expect("the names are no fields of the language");
@@ -169,6 +184,14 @@ fn facts<'s>(scheme: &'s Scheme, line: &Value) -> FactTable<'s> {
             facts.set(&format!("log.{name}"), value);
         }
     }
+    for (name, kind) in NOTES {
+        let Some(value) = line["notes"][name].as_str() else { continue };
+        if kind != Type::Int {
+            facts.set(name, value);
+        } else if let Ok(number) = value.parse::<i64>() {
+            facts.set(name, number);
+        }
+    }
     let notes = line["notes"].as_object();
     for (name, value) in line.as_object().into_iter().chain(notes).flatten() {
         let known = TEXTS.contains(&&**name) || NUMBERS.contains(&&**name) || name == "notes";
@@ -184,7 +207,7 @@ fn facts<'s>(scheme: &'s Scheme, line: &Value) -> FactTable<'s> {
 mod tests {
     use super::*;
 
-    const LINE: &str = r#"{"time":"2026-01-01T00:00:00.000Z","client":"192.0.2.7","method":"GET","scheme":"https","host":"Example.com:8443","path":"/a?x=1","status":502,"duration_us":120000,"site":"example.com","upstream":"app","error":"connect","user_agent":"curl/8","language":"de","notes":{"waf.score":"15"}}"#;
+    const LINE: &str = r#"{"time":"2026-01-01T00:00:00.000Z","client":"192.0.2.7","method":"GET","scheme":"https","host":"Example.com:8443","path":"/a?x=1","status":502,"duration_us":120000,"site":"example.com","upstream":"app","error":"connect","user_agent":"curl/8","language":"de","notes":{"waf.score":"15","waf.id":"07"}}"#;
 
     #[test]
     fn lines_answer_for_the_fields_of_the_language() {
@@ -193,6 +216,7 @@ mod tests {
             "http.host eq \"example.com\" and http.request.uri.path eq \"/a\" and http.request.uri.query eq \"x=1\"",
             "ip.src in {192.0.2.0/24} and ssl and starts_with(http.user_agent, \"curl\")",
             "log.upstream eq \"app\" and foregate.error eq \"connect\"",
+            "waf.id eq \"07\" and waf.score ge 15",
             "log.fields[\"waf.score\"][0] eq \"15\" and log.fields[\"language\"][0] eq \"de\"",
         ] {
             assert!(LogFilter::compile(holds).unwrap().keeps(LINE), "{holds}");

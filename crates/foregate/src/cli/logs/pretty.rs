@@ -10,8 +10,9 @@ pub(super) fn line(line: &str, colour: bool) -> String {
         true => format!("\x1b[{code}m{text}\x1b[0m"),
         false => text,
     };
-    // The time of the day is enough where one looks; `--json` has the date.
-    let time = text("time").split_once('T').map_or(text("time"), |(_, time)| time).trim_end_matches('Z');
+    // In UTC, as in the file.
+    let time = text("time").replacen('T', " ", 1);
+    let time = time.trim_end_matches('Z');
     let status = entry["status"].as_u64();
     let code = match status {
         None | Some(500..) => "1;31",
@@ -22,12 +23,22 @@ pub(super) fn line(line: &str, colour: bool) -> String {
     let status = status.map_or_else(|| "  -".to_owned(), |status| format!("{status:>3}"));
     let took = entry["duration_us"].as_f64().map_or_else(|| "-".to_owned(), millis);
     let request = clean(&format!("{} {}{}", text("method"), text("host"), text("path")));
-    let mut shown = format!("{}  {}  {took:>8}  {request}", paint(clean(time), "2"), paint(status, code),);
+    let client = match text("client") {
+        "" => String::new(),
+        client => paint(clean(&format!("{client}  ")), "2"),
+    };
+    let mut shown =
+        format!("{}  {}  {took:>8}  {client}{request}", paint(clean(time), "2"), paint(status, code));
     let server = match (text("upstream"), text("server")) {
         ("", _) => String::new(),
+        (upstream, "") => format!("  {upstream}"),
         (upstream, server) => format!("  {upstream} {server}"),
     };
-    shown.push_str(&paint(clean(server.trim_end()), "2"));
+    shown.push_str(&paint(clean(&server), "2"));
+    // The part of the time until the origin's first byte.
+    if let Some(first_byte) = entry["upstream_first_byte_us"].as_f64() {
+        shown.push_str(&paint(format!(" after {}", millis(first_byte)), "2"));
+    }
     for name in ["cache", "fallback", "error", "ended_by"] {
         if let Some(value) = entry[name].as_str() {
             let code = if name == "error" { "1;31" } else { "2" };
@@ -64,6 +75,9 @@ mod tests {
     fn a_line_has_what_matters() {
         let mut entry = Value::from_iter([
             ("time", "2026-01-01T10:00:00.123Z"),
+            ("client", "192.0.2.7"),
+            ("upstream", "app"),
+            ("server", "10.0.0.1:80"),
             ("method", "GET"),
             ("host", "a.example"),
             ("path", "/\u{1b}[2J"),
@@ -71,10 +85,12 @@ mod tests {
         ]);
         entry["status"] = 502.into();
         entry["duration_us"] = 1234.into();
+        entry["upstream_first_byte_us"] = 1100.into();
         entry["notes"] = Value::from_iter([("waf.score", "15")]);
         assert_eq!(
             line(&entry.to_string(), false),
-            "10:00:00.123  502    1.2 ms  GET a.example/?[2J  error=connect  waf.score=15"
+            "2026-01-01 10:00:00.123  502    1.2 ms  192.0.2.7  GET a.example/?[2J  app 10.0.0.1:80 after 1.1 ms  \
+             error=connect  waf.score=15"
         );
         assert!(line(&entry.to_string(), true).contains("\x1b[1;31m502\x1b[0m"));
         assert_eq!(line("192.0.2.1 - - \u{7}", false), "192.0.2.1 - - ?");

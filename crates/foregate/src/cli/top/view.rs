@@ -202,7 +202,8 @@ fn head(moments: &Moments) -> Vec<String> {
     let long = waits.iter().position(|end| *end > 10.0).unwrap_or(waits.len());
     let long: u64 = blocked.iter().skip(long).sum();
     let offload = moments.counted("/offload/wait/buckets");
-    let cache = ["hit", "stale", "revalidated"].map(|outcome| number(&format!("/cache/requests/{outcome}")));
+    let cache = ["hit", "stale", "stale-error", "revalidated"]
+        .map(|outcome| number(&format!("/cache/requests/{outcome}")));
     let asked: f64 = now
         .pointer("/cache/requests")
         .and_then(Value::as_object)
@@ -242,7 +243,8 @@ fn head(moments: &Moments) -> Vec<String> {
             millis(percentile(&offload, &waits, 0.99)),
         ),
         format!(
-            "memory {} of {}   cache {} of {} requests   failures {}",
+            "memory {} (peers {} of {})   cache {} of {} requests   failures {}",
+            bytes(number("/memory/resident")),
             bytes(number("/memory/held")),
             bytes(number("/memory/limit")),
             percent(if asked > 0.0 { cache.iter().sum::<f64>() / asked } else { 0.0 }),

@@ -23,6 +23,14 @@ const KEPT: u32 = 7;
 /// The longest age of a file.
 const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
+/// The file that an access log is written to; `None` for another target.
+pub(in crate::config) fn log_file(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<PathBuf> {
+    match decoder.read(item, 0, |value| read_target(value, item))? {
+        LogTarget::File { path, .. } if !path.starts_with("/dev") => Some(path),
+        _ => None,
+    }
+}
+
 /// An access log; `None` where a problem was found.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,

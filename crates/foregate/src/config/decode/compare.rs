@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use foregate_compare::{Name, Rules};
 use foregate_config::value::{self, Wrong};
-use foregate_config::{Decoder, Item, Upstreams as _};
+use foregate_config::{Decoder, Item, Problem, Upstreams as _};
 use foregate_proxy::settings::{Compare, CompareMode, CompareSamples, SHARE_WHOLE};
 
 use super::fallback::share;
@@ -48,6 +48,10 @@ pub(super) fn decode(
                 None => whole = false,
             }
         }
+    }
+    if whole && compare.share == 0 {
+        let problem = Problem::new(Some(item.place()), "`share=\"0%\"` compares no request");
+        decoder.warn(problem.help("write a larger share, or leave `compare` out"));
     }
     compare.rules.order = decoder.prop(item, "order", value::boolean).unwrap_or_default();
     if has("body") {

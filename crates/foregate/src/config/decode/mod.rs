@@ -36,6 +36,7 @@ use foregate_modules::expressions::Compiler;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::settings::RoutePlan;
 
+pub(super) use self::access_log::log_file;
 pub(super) use self::acme::{default_storage, storage};
 pub(super) use self::files::look as look_at_folder;
 pub(super) use self::listen::listen_addresses;
