@@ -298,10 +298,10 @@ impl Fill {
             self.lead.begin(sequence);
             let sent = self.cache.now();
             self.cache.metrics.cache.fetches.inc();
-            let mut ask = Ask::new(&upstream, terms)
-                .by_rules(rules, &others)
-                .on_account(self.account)
-                .traced(self.span.clone());
+            let mut ask = Ask::new(&upstream, terms);
+            ask.set_rules(rules, &others);
+            ask.set_account(self.account);
+            ask.set_span(self.span.clone());
             let answered = final_head(&mut ask, &mut asks, self.hand.as_ref()).await;
             if let Some(hand) = self.hand.as_ref().filter(|hand| hand.capacity() > 1) {
                 let _ = hand.try_send(LeaderParts::Asked(FetchRecord::new(&ask)));

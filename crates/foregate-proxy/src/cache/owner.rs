@@ -86,7 +86,9 @@ impl Fill {
             authenticates: false,
             handed_over: None,
         };
-        let mut ask = Ask::new(&upstream, terms).on_account(self.account).traced(self.span.clone());
+        let mut ask = Ask::new(&upstream, terms);
+        ask.set_account(self.account);
+        ask.set_span(self.span.clone());
         let answered = tokio::select! {
             answered = final_head(&mut ask, &mut asks, self.hand.as_ref()) => answered,
             () = owner.group.away(owner.node) => Err(Error::OriginHangs),

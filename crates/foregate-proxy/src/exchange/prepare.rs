@@ -78,8 +78,11 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         authenticates: false,
         handed_over: None,
     };
-    let ask = Ask::new(upstream, terms).by_rules(rules, &exchange.config.upstreams);
-    exchange.ask = Some(ask.on_account(exchange.account()).traced(exchange.span_parent()));
+    let (account, span) = (exchange.account(), exchange.span_parent());
+    let ask = exchange.ask.insert(Ask::new(upstream, terms));
+    ask.set_rules(rules, &exchange.config.upstreams);
+    ask.set_account(account);
+    ask.set_span(span);
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !exchange.request.fits_extended_connect() {
         // The request continues without the offer, which may be ignored (RFC 9110, section 7.8).
         exchange.request.upgrade = None;

@@ -296,7 +296,8 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
         authenticates: false,
         handed_over: Some(fallback::tlvs(peer.tls.as_deref())),
     };
-    exchange.ask = Some(Ask::new(upstream, terms).on_account(exchange.account()));
+    let account = exchange.account();
+    exchange.ask.insert(Ask::new(upstream, terms)).set_account(account);
     if !is_verbatim {
         fallback::serialise(exchange.request, &mut exchange.down.upload, upstream);
     }

@@ -137,8 +137,11 @@ pub(super) fn prepare(exchange: &mut Exchange<'_>, upstream: usize) -> StepResul
         authenticates: false,
         handed_over: None,
     };
-    let ask = Ask::new(upstream, terms).by_rules(rules, &exchange.config.upstreams);
-    exchange.ask = Some(ask.on_account(exchange.account()).traced(exchange.span_parent()));
+    let (account, span) = (exchange.account(), exchange.span_parent());
+    let ask = exchange.ask.insert(Ask::new(upstream, terms));
+    ask.set_rules(rules, &exchange.config.upstreams);
+    ask.set_account(account);
+    ask.set_span(span);
     Ok(Step::Ask)
 }
 

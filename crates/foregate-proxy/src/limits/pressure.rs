@@ -213,11 +213,17 @@ impl Charge {
     }
 
     /// This much is held now.
+    #[inline]
     pub fn set(&mut self, bytes: usize) {
         if bytes != self.0 {
-            note(bytes as isize - self.0 as isize);
-            self.0 = bytes;
+            self.change(bytes);
         }
+    }
+
+    #[inline(never)]
+    fn change(&mut self, bytes: usize) {
+        note(bytes as isize - self.0 as isize);
+        self.0 = bytes;
     }
 }
 

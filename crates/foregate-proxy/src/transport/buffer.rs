@@ -91,6 +91,7 @@ impl Buffer {
     }
 
     /// Counts the memory, after many bytes were appended to [`Self::tail`].
+    #[inline]
     pub fn count(&mut self) {
         self.charge.set(self.bytes.capacity());
     }

@@ -168,22 +168,24 @@ impl<'a> Ask<'a> {
     }
 
     /// Has further attempts follow these rules, in place of the upstream's, and go to `others` as well.
-    #[must_use]
-    pub fn by_rules(self, rules: &'a [Retry], others: &'a [Arc<Upstream>]) -> Self {
-        Self { rules: Rules::new(rules, others), ..self }
+    ///
+    /// This and the next two change the request in place, since it is large and each request of a client would pay for the moves.
+    pub fn set_rules(&mut self, rules: &'a [Retry], others: &'a [Arc<Upstream>]) {
+        self.rules = Rules::new(rules, others);
     }
 
     /// Counts the request among those in flight, if the upstream bounds these. The client's requests take turns with those of others.
-    #[must_use]
-    pub fn on_account(self, account: Account) -> Self {
-        let is_bounded = self.upstream.gate.is_some() || self.rules.is_some();
-        Self { turn: is_bounded.then(|| Box::new(RequestTurn { account, pass: None })), ..self }
+    pub fn set_account(&mut self, account: Account) {
+        if self.upstream.gate.is_some() || self.rules.is_some() {
+            self.turn = Some(Box::new(RequestTurn { account, pass: None }));
+        }
     }
 
     /// Records the attempts as parts of this span, if there is one.
-    #[must_use]
-    pub fn traced(self, parent: Option<SpanParent>) -> Self {
-        Self { spans: parent.map(AttemptSpans::new), ..self }
+    pub fn set_span(&mut self, parent: Option<SpanParent>) {
+        if let Some(parent) = parent {
+            self.spans = Some(AttemptSpans::new(parent));
+        }
     }
 
     /// How many attempts there have been.

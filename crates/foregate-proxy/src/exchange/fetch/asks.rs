@@ -110,7 +110,8 @@ pub(super) async fn make(
 ) -> FetchResult {
     let terms = OpeningTerms { client, ..terms(Addresses::NONE, None) };
     let mut asks = StepAsks::new(upstream, request, &ask.body);
-    let mut asked = Ask::new(upstream, terms).traced(span);
+    let mut asked = Ask::new(upstream, terms);
+    asked.set_span(span);
     let answered = tokio::time::timeout_at(deadline.into(), final_head(&mut asked, &mut asks)).await;
     let Ok(answered) = answered else {
         asked.ran_out(ask.timeout);
