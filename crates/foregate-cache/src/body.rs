@@ -85,6 +85,16 @@ impl Body {
         self.shared.as_ref().map_or(&[], |shared| &shared.pieces)
     }
 
+    /// The pieces, for the last holder of the body; none while others hold it.
+    pub fn into_pieces(mut self) -> Vec<Bytes> {
+        let Some(shared) = self.shared.as_mut().and_then(Arc::get_mut) else { return Vec::new() };
+        let memory = shared.memory();
+        if let Some(sum) = shared.holding.get_mut().counted.take() {
+            sum.fetch_sub(memory, Ordering::Relaxed);
+        }
+        std::mem::take(&mut shared.pieces).into_vec()
+    }
+
     /// The piece that begins at this offset, or the rest of the one that holds it. `None` at the end.
     pub fn at(&self, offset: u64) -> Option<Bytes> {
         piece_at(self.pieces().iter(), offset)

@@ -114,6 +114,22 @@ pub fn collect_memory() {
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
+/// Gives the whole pages of a buffer back to the system; its content is undefined afterwards. To be called before it is freed, where the allocator
+/// would keep them.
+pub fn discard(buffer: &mut [u8]) {
+    // SAFETY: sysconf(3) has no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let Some(page) = usize::try_from(page).ok().filter(|page| page.is_power_of_two()) else { return };
+    let skipped = buffer.as_ptr().align_offset(page);
+    let Some(rest) = buffer.get_mut(skipped..) else { return };
+    let length = rest.len() - rest.len() % page;
+    if length > 0 {
+        // SAFETY: the range lies within a buffer that nobody else reads or writes. Its pages come from the allocator, which maps anonymous private
+        // memory: they read as zero afterwards, which are valid bytes. A refusal changes nothing.
+        unsafe { libc::madvise(rest.as_mut_ptr().cast(), length, libc::MADV_DONTNEED) };
+    }
+}
+
 /// The lowest priority that there is, in the steps of `nice`.
 const LOWEST: i32 = 19;
 

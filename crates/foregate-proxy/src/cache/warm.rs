@@ -13,6 +13,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::Cache;
+use crate::sys;
 
 /// Bytes that are moved at a time, and objects: each costs some hundred bytes beside.
 const BATCH: u64 = 8 << 20;
@@ -90,7 +91,10 @@ impl CacheGiver {
         let mut goes_on = true;
         while goes_on && !is_full(self.moved) {
             match self.next_object() {
-                Some(object) => self.send(&object).await?,
+                Some(object) => {
+                    self.send(&object).await?;
+                    give_back(object);
+                }
                 None => goes_on = false,
             }
         }
@@ -138,6 +142,15 @@ impl CacheGiver {
         self.moved.responses += 1;
         self.moved.bytes += object.body.len();
         Ok(())
+    }
+}
+
+/// Gives the memory of a response back to the system, unless a client still reads it. The allocator itself would keep each of its pages until the
+/// last response on it has gone, and responses leave in another order than they came.
+fn give_back(object: Arc<Object>) {
+    let pieces = Arc::into_inner(object).map(|object| object.body.into_pieces()).unwrap_or_default();
+    for mut piece in pieces.into_iter().filter_map(|piece| piece.try_into_mut().ok()) {
+        sys::discard(&mut piece);
     }
 }
 
