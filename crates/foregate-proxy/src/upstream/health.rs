@@ -187,6 +187,12 @@ impl Health {
         }
     }
 
+    /// Returns true if the server came up here after this moment.
+    pub(super) fn came_up_since(&self, moment: Option<Instant>) -> bool {
+        let up_at = self.record.lock().up_at;
+        !self.is_down() && up_at.zip(moment).is_some_and(|(up, moment)| up > moment)
+    }
+
     /// Takes over the state of another process. Returns true if it has changed. No server is avoided for longer than
     /// `longest`.
     pub(super) fn restore(

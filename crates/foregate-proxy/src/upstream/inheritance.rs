@@ -13,6 +13,7 @@ use super::health_state::{ActiveHealth, PassiveHealth};
 use super::members::{Server, Upstream};
 use super::pool::ServerPool;
 use super::record::{Order, ServerRecord};
+use crate::time::steady;
 
 /// Servers whose state goes to another process; that of others is found out again.
 const SERVERS_MOST: usize = 20_000;
@@ -32,6 +33,10 @@ pub(super) struct HealthState {
     /// `up`, `drain` or `down`, by an operator.
     order: String,
     weight: Option<u32>,
+    /// When an operator last changed one of these, milliseconds of the steady clock; 0 for never.
+    ordered_at: u64,
+    /// When this state was written, milliseconds of the steady clock; 0 where the other version does not say so.
+    saved_at: u64,
     ejections: u64,
     reason: String,
     /// Of the last change, milliseconds of the Unix clock.
@@ -98,6 +103,8 @@ pub fn restore_health(upstreams: &[Arc<Upstream>], bytes: &[u8], moment: Moment,
         match states.get(&name(upstream, server)) {
             Some(state) => state.apply(upstream, server, moment, now),
             // The other process has nothing to say of it: an order that it has followed before is over.
+            // Its state was written before an operator spoke to this process.
+            None if server.record.ordered_at() > 0 => {}
             None if moment == Moment::Later && server.record.order() != Order::Up => {
                 server.record.set_order(Order::Up);
                 server.record.set_weight(None);
@@ -168,6 +175,7 @@ impl HealthState {
             && active == ActiveHealth::default()
             && order == Order::Up
             && weight.is_none()
+            && record.ordered_at() == 0
             && ejections == 0;
         if is_new {
             return None;
@@ -187,23 +195,38 @@ impl HealthState {
             }
             .to_owned(),
             weight,
+            ordered_at: record.ordered_at(),
+            saved_at: steady::millis(now),
             ejections,
             reason: change.reason.chars().take(REASON_MOST).collect(),
             since: change.at.duration_since(UNIX_EPOCH).map_or(0, millis),
         })
     }
 
+    /// When this state was written, if that is known.
+    fn saved(&self, now: Instant) -> Option<Instant> {
+        let age = steady::millis(now).checked_sub(self.saved_at).filter(|_| self.saved_at > 0)?;
+        now.checked_sub(Duration::from_millis(age))
+    }
+
     fn apply(&self, upstream: &Upstream, server: &Server, moment: Moment, now: Instant) {
         let record: &ServerRecord = &server.record;
-        // Operators talk to the process that serves, which is the other one.
-        record.set_order(match &*self.order {
-            "drain" => Order::Drain,
-            "down" => Order::Down,
-            _ => Order::Up,
-        });
-        record.set_weight(self.weight);
         let longest = upstream.settings.eject.longest.saturating_mul(2);
-        let mut changed = record.health.restore(&self.passive, moment, now, longest);
+        // States may arrive late, and in another order than they were written. An order that puts a server to work also forgives its failures.
+        let is_late = self.ordered_at < record.ordered_at();
+        let mut changed = false;
+        if !is_late {
+            record.set_order(match &*self.order {
+                "drain" => Order::Drain,
+                "down" => Order::Down,
+                _ => Order::Up,
+            });
+            record.set_weight(self.weight);
+            record.set_ordered_at(self.ordered_at);
+        }
+        if !is_late && !record.health.came_up_since(self.saved(now)) {
+            changed |= record.health.restore(&self.passive, moment, now, longest);
+        }
         if self.probe == probe(upstream) {
             changed |= record.checked.restore(&self.active, moment);
         }
@@ -303,6 +326,37 @@ mod tests {
         let record = &new[0].servers[0].record;
         assert_eq!((record.order(), record.weight()), (Order::Drain, Some(7)));
         assert!(!is_up(&new, 0, now) && !is_up(&new, 1, now));
+    }
+
+    #[test]
+    fn a_state_that_arrives_late_does_not_replace_what_was_learned_since() {
+        let (old, new, now) = (process(), process(), Instant::now());
+        steady::millis(now.checked_sub(60 * SECOND).unwrap_or(now));
+        old[0].order(0, Order::Drain);
+        old[0].servers[1].record.health.eject(now, &old[0].settings.eject);
+        let late = save_health(&old, now);
+        restore_health(&new, &late, Moment::Start, now);
+        assert!(!is_up(&new, 1, now));
+        // An operator speaks to the new version, and a server answers it again.
+        new[0].order(0, Order::Up);
+        new[0].set_weight(0, 3);
+        let ordered_at = old[0].servers[0].record.ordered_at();
+        new[0].servers[0].record.set_ordered_at(ordered_at + 1);
+        let later = now + 2 * SECOND;
+        let health = &new[0].servers[1].record.health;
+        assert!(health.admit(later));
+        health.succeeded(later);
+        health.succeeded(later);
+        assert!(!health.is_down());
+        restore_health(&new, &late, Moment::Later, later);
+        restore_health(&new, &save_health(&process(), now), Moment::Later, later);
+        let record = &new[0].servers[0].record;
+        assert_eq!((record.order(), record.weight()), (Order::Up, Some(3)));
+        assert!(is_up(&new, 1, later), "it has come up since");
+        // What is learned there afterwards counts.
+        old[0].servers[1].record.health.eject(later + SECOND, &old[0].settings.eject);
+        restore_health(&new, &save_health(&old, later + SECOND), Moment::Later, later + SECOND);
+        assert!(!is_up(&new, 1, later + SECOND));
     }
 
     #[test]

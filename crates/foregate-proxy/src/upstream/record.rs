@@ -81,6 +81,8 @@ pub(super) struct ServerRecord {
     started: AtomicU64,
     order: AtomicU8,
     weight: AtomicU32,
+    /// When an operator last changed the order or the weight, milliseconds of the steady clock; 0 for never.
+    ordered_at: AtomicU64,
     change: Mutex<StateChange>,
 }
 
@@ -117,6 +119,7 @@ impl ServerRecord {
             started: AtomicU64::new(0),
             order: AtomicU8::new(0),
             weight: AtomicU32::new(NO_WEIGHT),
+            ordered_at: AtomicU64::new(0),
             change: Mutex::new(change),
         }
     }
@@ -148,6 +151,16 @@ impl ServerRecord {
     /// Sets or removes that weight.
     pub(super) fn set_weight(&self, weight: Option<u32>) {
         self.weight.store(weight.unwrap_or(NO_WEIGHT), Ordering::Relaxed);
+    }
+
+    /// When the order or the weight was last changed, in any process; 0 for never.
+    pub(super) fn ordered_at(&self) -> u64 {
+        self.ordered_at.load(Ordering::Relaxed)
+    }
+
+    /// The order or the weight was changed at this time of the steady clock.
+    pub(super) fn set_ordered_at(&self, millis: u64) {
+        self.ordered_at.store(millis, Ordering::Relaxed);
     }
 
     /// The server's state has changed.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::balance;
 use super::members::{Server, Upstream};
 use super::record::Order;
+use crate::time::steady;
 
 /// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +134,7 @@ impl Upstream {
     pub fn order(&self, server: usize, order: Order) {
         let Some(server) = self.servers.get(server) else { return };
         let record = &server.record;
+        record.set_ordered_at(steady::millis(Instant::now()).max(1));
         record.set_order(order);
         if order == Order::Up {
             record.set_weight(None);
@@ -155,6 +157,7 @@ impl Upstream {
     /// Gives a server another weight than the configured one.
     pub fn set_weight(&self, server: usize, weight: u32) {
         let Some(server) = self.servers.get(server) else { return };
+        server.record.set_ordered_at(steady::millis(Instant::now()).max(1));
         server.record.set_weight(Some(weight));
         server.record.changed(format!("an operator has given it the weight {weight}"));
         tracing::info!(upstream = %self.settings.name, server = %server.label, weight, "an operator's order");
