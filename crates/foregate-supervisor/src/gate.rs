@@ -80,6 +80,15 @@ pub struct Gate {
     slow: u32,
 }
 
+/// Bounds on the memory of all processes, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryBounds {
+    /// Beyond, the share does not grow.
+    pub pause: u64,
+    /// Beyond, the old version stays.
+    pub most: u64,
+}
+
 impl Gate {
     /// A gate that counts from `first` on. `steady` is the memory of all processes before there was
     /// a new one; `halves` are two spans in which the old version served alone, of which the noise
@@ -107,6 +116,14 @@ impl Gate {
     pub fn requests(&self, look: &Look) -> (u64, u64) {
         let since = |now: &Stats, then: &Stats| now.requests.saturating_sub(then.requests);
         (since(&look.new.stats, &self.new), since(&look.old.stats, &self.old))
+    }
+
+    /// The bounds on the memory of all processes in this trial.
+    pub fn memory_bounds(&self) -> MemoryBounds {
+        MemoryBounds {
+            pause: (self.loaded + self.loaded / 10).max(self.steady + 64 * MIB),
+            most: (self.loaded + self.loaded * 15 / 100).max(self.steady + 96 * MIB),
+        }
     }
 
     /// Judges the new version.
@@ -196,8 +213,7 @@ impl Gate {
                 look.new.open, look.new.stats.descriptors, self.spare
             )));
         }
-        let most = (self.loaded + self.loaded * 15 / 100).max(self.steady + 96 * MIB);
-        let pause = (self.loaded + self.loaded / 10).max(self.steady + 64 * MIB);
+        let MemoryBounds { pause, most } = self.memory_bounds();
         match look.memory {
             memory if memory > most => Err(Reason(format!(
                 "memory: all processes have {} MiB, {} MiB before; at most {} MiB are allowed",

@@ -13,7 +13,7 @@ use tokio::task::spawn_local;
 
 use crate::binary::Binary;
 use crate::channel::{self, DESCRIPTORS_LIMIT};
-use crate::gate::{Gate, Look, Reason, Side, Verdict, difference};
+use crate::gate::{Gate, Look, MemoryBounds, Reason, Side, Verdict, difference};
 use crate::generation::{Generation, NoAnswer, Phase, memory_of};
 use crate::protocol::{Order, Report, Role, Stats};
 use crate::supervisor::{DRAINING_MOST, DRAINING_PATIENCE, PATIENCE, Supervisor};
@@ -239,6 +239,14 @@ impl Supervisor {
         new.phase.set(Phase::Trial);
         let first = self.look(&old, &new).await?;
         let mut gate = Gate::new(&first, steady, &halves);
+        let MemoryBounds { pause, most } = gate.memory_bounds();
+        tracing::info!(
+            before_mib = steady >> 20,
+            both_mib = first.memory >> 20,
+            pauses_above_mib = pause >> 20,
+            most_mib = most >> 20,
+            "trial: the memory of all processes"
+        );
         self.connect(&old, &new).await?;
         for share in &plan.stages {
             self.hand_on(&old, &new).await;
