@@ -28,6 +28,11 @@ pub fn give_back() {
     }
 }
 
+/// Returns the whole pages of a buffer that is about to be freed; its content is undefined afterwards.
+pub fn discard(buffer: &mut [u8]) {
+    sys::discard(buffer);
+}
+
 /// Has workers return unused memory now, and once more for memory that others of them have freed meanwhile.
 pub async fn give_back_soon(workers: usize) {
     for _ in 0..2 {

@@ -13,7 +13,6 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::Cache;
-use crate::sys;
 
 /// Bytes that are moved at a time, and objects: each costs some hundred bytes beside.
 const BATCH: u64 = 8 << 20;
@@ -50,13 +49,15 @@ pub struct CacheGiver {
     usefulness: Usefulness,
     part: usize,
     places: std::vec::IntoIter<Key>,
+    /// Gives the pages of a buffer back to the system.
+    discard: fn(&mut [u8]),
     /// So far.
     pub moved: MovedResponses,
 }
 
 impl CacheGiver {
-    /// Gives to the process at the other end. `None` if both have the same folders, where all of it lies.
-    pub fn new(cache: &Arc<Cache>, stream: UnixStream) -> Option<Self> {
+    /// Gives to the process at the other end, and the memory of each body to `discard`. `None` if both have the same folders, where all of it lies.
+    pub fn new(cache: &Arc<Cache>, stream: UnixStream, discard: fn(&mut [u8])) -> Option<Self> {
         if cache.shares_folders() {
             return None;
         }
@@ -69,6 +70,7 @@ impl CacheGiver {
             usefulness: Usefulness::Used,
             part: 0,
             places: Vec::new().into_iter(),
+            discard,
             moved: MovedResponses::default(),
         })
     }
@@ -93,7 +95,7 @@ impl CacheGiver {
             match self.next_object() {
                 Some(object) => {
                     self.send(&object).await?;
-                    give_back(object);
+                    give_back(object, self.discard);
                 }
                 None => goes_on = false,
             }
@@ -147,10 +149,10 @@ impl CacheGiver {
 
 /// Gives the memory of a response back to the system, unless a client still reads it. The allocator itself would keep each of its pages until the
 /// last response on it has gone, and responses leave in another order than they came.
-fn give_back(object: Arc<Object>) {
+fn give_back(object: Arc<Object>, discard: fn(&mut [u8])) {
     let pieces = Arc::into_inner(object).map(|object| object.body.into_pieces()).unwrap_or_default();
     for mut piece in pieces.into_iter().filter_map(|piece| piece.try_into_mut().ok()) {
-        sys::discard(&mut piece);
+        discard(&mut piece);
     }
 }
 

@@ -29,7 +29,7 @@ fn stream(descriptor: Option<OwnedFd>) -> io::Result<UnixStream> {
 
 /// Gives all responses to the version that follows. The result ends when that is over.
 pub(super) fn give(cache: Arc<Cache>, descriptor: Option<OwnedFd>) -> Option<watch::Receiver<()>> {
-    let mut giver = CacheGiver::new(&cache, stream(descriptor).ok()?)?;
+    let mut giver = CacheGiver::new(&cache, stream(descriptor).ok()?, memory::discard)?;
     let (giving, given) = watch::channel(());
     tokio::spawn(async move {
         // The other version may have gone, or have enough.
