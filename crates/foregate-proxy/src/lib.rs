@@ -42,6 +42,7 @@ mod relay;
 pub mod routing;
 pub mod server;
 pub mod settings;
+mod shelf;
 mod spans;
 mod sys;
 pub mod telemetry;

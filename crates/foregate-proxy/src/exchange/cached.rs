@@ -6,7 +6,6 @@ mod key;
 pub(super) mod part;
 mod purge;
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use foregate_cache::{
@@ -33,6 +32,7 @@ use crate::error::Error;
 use crate::link::{CachedLink, Link, StoredBody};
 use crate::random;
 use crate::settings::CacheSettings;
+use crate::shelf::Shelf;
 
 /// The result of looking into the store.
 enum StoreLookup {
@@ -519,5 +519,5 @@ fn update_by_head(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
 
 thread_local! {
     /// The memory of the last key.
-    static SCRATCH: Cell<Option<Box<key::KeyScratch>>> = const { Cell::new(None) };
+    static SCRATCH: Shelf<Box<key::KeyScratch>> = const { Shelf::new(1) };
 }

@@ -1,17 +1,15 @@
 //! The state of the steps of modules in an exchange.
 
-use std::cell::RefCell;
-
 use foregate_module::{Runner, State};
 
 use super::asked::SentFields;
 use super::view::Facts;
 use crate::error::Error;
+use crate::shelf::{self, Shelf};
 
 thread_local! {
     /// The memory of exchanges that are over.
-    #[allow(clippy::vec_box, reason = "the boxes are what is handed on")]
-    static SHELF: RefCell<Vec<Box<Run>>> = const { RefCell::new(Vec::new()) };
+    static SHELF: Shelf<Box<Run>> = const { Shelf::new(SHELVED) };
 }
 
 /// How much of it a thread keeps.
@@ -34,7 +32,7 @@ pub(super) struct Run {
 impl Run {
     /// The state of an exchange that has just begun, in memory of the thread.
     pub(super) fn of(facts: Facts) -> Box<Self> {
-        match SHELF.with_borrow_mut(Vec::pop) {
+        match shelf::take(&SHELF) {
             Some(mut run) => {
                 (run.facts, run.runner, run.lost) = (facts, Runner::default(), None);
                 run
@@ -48,17 +46,13 @@ impl Run {
 
     /// The exchange is over: another one of this thread may use its memory.
     pub(super) fn shelve(mut self: Box<Self>) {
-        SHELF.with_borrow_mut(|shelf| {
-            if shelf.len() < SHELVED {
-                self.state.clear();
-                self.asked.put_away();
-                (self.facts.body, self.facts.spool, self.facts.held) = (None, None, None);
-                (self.facts.response_body, self.facts.response_share) = (Vec::new(), None);
-                self.facts.received = None;
-                self.facts.shares = Vec::new();
-                shelf.push(self);
-            }
-        });
+        self.state.clear();
+        self.asked.put_away();
+        (self.facts.body, self.facts.spool, self.facts.held) = (None, None, None);
+        (self.facts.response_body, self.facts.response_share) = (Vec::new(), None);
+        self.facts.received = None;
+        self.facts.shares = Vec::new();
+        shelf::give(&SHELF, self);
     }
 }
 

@@ -1,10 +1,9 @@
 //! Memory for a request and its response, handed on from one to the next of a thread.
 
-use std::cell::RefCell;
-
 use super::request::Request;
 use super::response::Response;
 use crate::error::Error;
+use crate::shelf::{self, Shelf};
 
 /// The number of objects that a thread keeps.
 const KEPT: usize = 128;
@@ -33,15 +32,14 @@ pub enum Unserved {
 }
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "it is moved into a task and back, which should not copy it")]
-    static SCRATCH: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+    // A box is moved into a task and back without a copy.
+    static SCRATCH: Shelf<Box<Scratch>> = const { Shelf::new(KEPT) };
 }
 
 impl Scratch {
     /// One that lies ready, or a new one.
     pub fn take() -> Box<Self> {
-        let kept = SCRATCH.with_borrow_mut(Vec::pop);
-        kept.unwrap_or_else(|| {
+        shelf::take(&SCRATCH).unwrap_or_else(|| {
             Box::new(Self { request: Request::new(), response: Response::new(), admitted: Ok(()) })
         })
     }
@@ -50,11 +48,7 @@ impl Scratch {
     pub fn give(mut self: Box<Self>) {
         self.request.put_away();
         self.response.put_away();
-        SCRATCH.with_borrow_mut(|kept| {
-            if kept.len() < KEPT {
-                kept.push(self);
-            }
-        });
+        shelf::give(&SCRATCH, self);
     }
 }
 

@@ -5,7 +5,6 @@
 //! itself again. For the same reason an armed timer is handed on to the next connection of its
 //! thread.
 
-use std::cell::RefCell;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -13,11 +12,13 @@ use std::time::{Duration, Instant};
 use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
+use crate::shelf::{self, Shelf};
+
 /// Armed timers that a thread keeps for its next connections.
 const KEPT_PER_THREAD: usize = 256;
 
 thread_local! {
-    static KEPT: RefCell<Vec<ArmedTimer>> = const { RefCell::new(Vec::new()) };
+    static KEPT: Shelf<ArmedTimer> = const { Shelf::new(KEPT_PER_THREAD) };
 }
 
 #[derive(Debug)]
@@ -38,8 +39,7 @@ pub struct Timer {
 impl Timer {
     /// A timer with a first deadline that is likely to be this far away.
     pub fn new(likely: Duration) -> Self {
-        let kept = KEPT.with_borrow_mut(Vec::pop);
-        let armed = kept.unwrap_or_else(|| {
+        let armed = shelf::take(&KEPT).unwrap_or_else(|| {
             let at = Instant::now() + likely;
             ArmedTimer { sleep: Box::pin(tokio::time::sleep_until(at.into())), at, waker: None }
         });
@@ -89,13 +89,7 @@ impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(mut armed) = self.armed.take() {
             armed.waker = None;
-            // The thread may be ending, in which case the timer goes with it.
-            let _ = KEPT.try_with(|kept| {
-                let mut kept = kept.borrow_mut();
-                if kept.len() < KEPT_PER_THREAD {
-                    kept.push(armed);
-                }
-            });
+            shelf::give(&KEPT, armed);
         }
     }
 }

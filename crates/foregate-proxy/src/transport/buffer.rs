@@ -3,40 +3,49 @@
 //! A connection that waits for its next request holds no buffer at all: memory is taken when bytes
 //! arrive and returned as soon as they are used up.
 
-use std::cell::RefCell;
 use std::io;
 use std::task::{Context, Poll};
 
 use super::stream::Stream;
 use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
 use crate::limits::pressure::{self, Charge};
+use crate::shelf::Shelf;
 
 /// Buffers of each size that a thread keeps for reuse; more go back to the allocator.
 const KEPT_PER_THREAD: usize = 32;
 
 thread_local! {
-    static POOL: RefCell<BufferPool> = const { RefCell::new(BufferPool { first: Vec::new(), small: Vec::new(), large: Vec::new() }) };
+    static POOL: BufferPool = const { BufferPool::new() };
 }
 
+/// The unused buffers of a thread, by their size.
 struct BufferPool {
-    first: Vec<Vec<u8>>,
-    small: Vec<Vec<u8>>,
-    large: Vec<Vec<u8>>,
+    first: Shelf<Vec<u8>>,
+    small: Shelf<Vec<u8>>,
+    large: Shelf<Vec<u8>>,
 }
 
 impl BufferPool {
-    fn shelf(&mut self, size: usize) -> Option<&mut Vec<Vec<u8>>> {
+    const fn new() -> Self {
+        Self {
+            first: Shelf::new(KEPT_PER_THREAD),
+            small: Shelf::new(KEPT_PER_THREAD),
+            large: Shelf::new(KEPT_PER_THREAD),
+        }
+    }
+
+    fn shelf(&self, size: usize) -> Option<&Shelf<Vec<u8>>> {
         match size {
-            FIRST => Some(&mut self.first),
-            SMALL => Some(&mut self.small),
-            LARGE => Some(&mut self.large),
+            FIRST => Some(&self.first),
+            SMALL => Some(&self.small),
+            LARGE => Some(&self.large),
             _ => None,
         }
     }
 }
 
 fn take(size: usize) -> Vec<u8> {
-    let kept = POOL.try_with(|pool| pool.try_borrow_mut().ok()?.shelf(size)?.pop());
+    let kept = POOL.try_with(|pool| pool.shelf(size)?.take());
     kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(size))
 }
 
@@ -44,11 +53,8 @@ fn give(mut bytes: Vec<u8>) {
     bytes.clear();
     // The thread may be ending, in which case the memory just goes.
     let _ = POOL.try_with(|pool| {
-        let mut pool = pool.borrow_mut();
-        if let Some(shelf) = pool.shelf(bytes.capacity())
-            && shelf.len() < KEPT_PER_THREAD
-        {
-            shelf.push(bytes);
+        if let Some(shelf) = pool.shelf(bytes.capacity()) {
+            shelf.give(bytes);
         }
     });
 }

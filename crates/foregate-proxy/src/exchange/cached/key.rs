@@ -9,6 +9,7 @@ use crate::exchange::state::Exchange;
 use crate::exchange::state::ExchangeEnd;
 use crate::message::request::Request;
 use crate::settings::{Action, CacheSettings};
+use crate::shelf;
 
 /// The memory of a key's parts, used again for the next one.
 #[derive(Debug, Default)]
@@ -37,7 +38,7 @@ impl StorePlace {
         upstream: usize,
         mut additions: Vec<Vec<u8>>,
     ) -> Self {
-        let mut scratch = SCRATCH.take().unwrap_or_default();
+        let mut scratch = shelf::take(&SCRATCH).unwrap_or_default();
         let request = &*exchange.request;
         let has_query = settings.query.apply(request.query(), &mut scratch.query);
         let query = has_query.then_some(&*scratch.query);
@@ -77,7 +78,7 @@ impl StorePlace {
     /// The place that another node has found.
     pub fn given(exchange: &Exchange<'_>, text: KeyText) -> Self {
         let key = text.key(&exchange.proxy.cache.secret);
-        Self { text, key, query: None, scratch: SCRATCH.take().unwrap_or_default() }
+        Self { text, key, query: None, scratch: shelf::take(&SCRATCH).unwrap_or_default() }
     }
 
     /// The origin gets the query of the key: if only the origin saw a parameter, one client could choose the response
@@ -93,7 +94,7 @@ impl StorePlace {
     pub fn put_back(self) {
         let Self { text, mut scratch, .. } = self;
         scratch.text = text;
-        SCRATCH.set(Some(scratch));
+        shelf::give(&SCRATCH, scratch);
     }
 }
 
