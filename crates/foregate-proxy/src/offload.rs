@@ -2,7 +2,6 @@
 //!
 //! The queue is bounded: callers ask for a place first, and decide what to do without one.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +10,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::counters::metrics::Metrics;
 use crate::limits::account::{Account, part};
+use crate::limits::client_table::{ClientHolding, ClientTable};
+use crate::limits::lanes::ClientTurns;
 use crate::limits::pressure;
 use crate::sys;
 
@@ -65,11 +66,12 @@ pub struct Offload {
 }
 
 struct OffloadQueue {
-    jobs: Mutex<Jobs>,
+    /// Waiting work, and since when. A client with much work only delays itself.
+    jobs: Mutex<ClientTurns<(OffloadJob, Instant)>>,
     /// Jobs that wait or have a place.
     taken: AtomicUsize,
     /// The counts of each client: waiting, and on a thread.
-    clients: Mutex<HashMap<Account, PatienceCounts, foldhash::fast::RandomState>>,
+    clients: ClientTable<PatienceCounts>,
     ready: Condvar,
     closed: AtomicBool,
 }
@@ -77,34 +79,9 @@ struct OffloadQueue {
 /// Pieces of work of one client, by their [`Patience`].
 type PatienceCounts = [usize; 3];
 
-/// Waiting work. Clients take turns, so that a client with much work only delays itself.
-#[derive(Default)]
-struct Jobs {
-    /// The work of each client that has any; clients without an address count as one.
-    clients: HashMap<Account, VecDeque<(OffloadJob, Instant)>, foldhash::fast::RandomState>,
-    /// The clients in turn, once for each that has work.
-    turns: VecDeque<Account>,
-}
-
-impl Jobs {
-    fn push(&mut self, client: Account, job: OffloadJob) {
-        let own = self.clients.entry(client).or_default();
-        if own.is_empty() {
-            self.turns.push_back(client);
-        }
-        own.push_back((job, Instant::now()));
-    }
-
-    fn pop(&mut self) -> Option<(OffloadJob, Instant)> {
-        let client = self.turns.pop_front()?;
-        let own = self.clients.get_mut(&client)?;
-        let job = own.pop_front();
-        if own.is_empty() {
-            self.clients.remove(&client);
-        } else {
-            self.turns.push_back(client);
-        }
-        job
+impl ClientHolding for PatienceCounts {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -140,13 +117,7 @@ struct ClientShare {
 
 impl Drop for ClientShare {
     fn drop(&mut self) {
-        let mut clients = self.queue.clients.lock();
-        if let Some(counts) = clients.get_mut(&self.account) {
-            counts[self.patience as usize] -= 1;
-            if *counts == PatienceCounts::default() {
-                clients.remove(&self.account);
-            }
-        }
+        self.queue.clients.update(self.account, |counts| counts[self.patience as usize] -= 1);
     }
 }
 
@@ -156,7 +127,7 @@ impl Offload {
         let queue = OffloadQueue {
             jobs: Mutex::default(),
             taken: AtomicUsize::new(0),
-            clients: Mutex::default(),
+            clients: ClientTable::default(),
             ready: Condvar::new(),
             closed: AtomicBool::new(false),
         };
@@ -181,20 +152,19 @@ impl Offload {
         // For a short queue: one piece for each thread to do, and one to wait.
         let few = part(limit, PART).max(2 * self.threads);
         let most = match patience {
-            _ if !account.is_client() => usize::MAX,
             Patience::None => PER_CLIENT.min(few),
             Patience::Short => PER_CLIENT_SHORT.min(few),
             Patience::Long => few,
         };
-        {
-            let mut clients = self.queue.clients.lock();
-            let counts = clients.entry(account).or_default();
+        let has_room = self.queue.clients.update(account, |counts| {
             let has: usize = counts.iter().sum();
             let count = &mut counts[patience as usize];
-            if *count >= most || account.is_client() && has >= few {
-                return None;
-            }
-            *count += 1;
+            let has_room = *count < most && has < few;
+            *count += usize::from(has_room);
+            has_room
+        });
+        if has_room == Some(false) {
+            return None;
         }
         let share = ClientShare { queue: Arc::clone(&self.queue), account, patience };
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
@@ -251,7 +221,7 @@ impl QueuePlace<'_> {
             drop(share);
         });
         self.offload.metrics.offload_queue.inc();
-        self.offload.queue.jobs.lock().push(account, job);
+        self.offload.queue.jobs.lock().push(account, (job, Instant::now()));
         self.offload.queue.ready.notify_one();
         // Threads end with an empty queue alone: those that have not seen the work are noticed here.
         if self.offload.queue.closed.load(Ordering::SeqCst) {
@@ -381,7 +351,7 @@ mod tests {
         assert!(patient("2001:db8::1").is_none() && patient("192.0.2.1").is_some());
         drop((places, more));
         assert!(one("2001:db8::2").is_some());
-        assert!(offload.queue.clients.lock().is_empty());
+        assert_eq!(offload.queue.clients.clients(), 0);
     }
 
     #[test]
@@ -393,7 +363,7 @@ mod tests {
             assert!(offload.reserve(of("192.0.2.1"), Patience::None).is_none());
             assert!(offload.reserve(of("192.0.2.2"), patience).is_some());
         }
-        assert!(offload.queue.clients.lock().is_empty());
+        assert_eq!(offload.queue.clients.clients(), 0);
     }
 
     #[test]

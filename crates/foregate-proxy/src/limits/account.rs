@@ -4,18 +4,14 @@
 //! is no way to take memory of a [`Budget`](crate::limits::budget::Budget) or a place of [`Places`]
 //! without one, so that code that forgets the client does not compile.
 
-use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foregate_wire::client_network;
-use parking_lot::Mutex;
 
-/// Parts of a ledger that are locked on their own.
-const SHARDS: usize = 16;
+use super::client_table::ClientTable;
 
 /// A client that holds something: an IPv4 address, or an IPv6 network of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,52 +37,45 @@ impl Account {
     pub fn is_client(self) -> bool {
         self.0.is_some()
     }
+
+    /// The number of the client in tables.
+    pub(super) fn client(self) -> Option<NonZeroU64> {
+        self.0
+    }
 }
 
 /// The amount of a resource that each client holds.
-#[derive(Default)]
-pub struct Ledger {
-    shards: [Mutex<HashMap<NonZeroU64, usize, foldhash::fast::RandomState>>; SHARDS],
-}
+#[derive(Debug, Default)]
+pub struct Ledger(ClientTable<usize>);
 
 impl Ledger {
-    fn shard(&self, client: NonZeroU64) -> &Mutex<HashMap<NonZeroU64, usize, foldhash::fast::RandomState>> {
-        let bits = client.get();
-        &self.shards[(bits ^ (bits >> 8) ^ (bits >> 16) ^ (bits >> 32)) as usize % SHARDS]
-    }
-
     /// The amount that an account holds; 0 for accounts that are not [counted](Account::is_client).
     pub fn held(&self, account: Account) -> usize {
-        account.0.map_or(0, |client| self.shard(client).lock().get(&client).copied().unwrap_or(0))
+        self.0.read(account, |held| *held).unwrap_or(0)
     }
 
     /// Changes the amount of a resource that an account holds from `from` to `to`, if `may` agrees,
     /// which receives the rest that the client holds. `may` is called with the client's entry
     /// locked, so that its own accounting and this entry agree.
     pub fn change(&self, account: Account, from: usize, to: usize, may: impl FnOnce(usize) -> bool) -> bool {
-        let Some(client) = account.0 else { return may(0) };
-        let mut clients = self.shard(client).lock();
-        let others = clients.get(&client).map_or(0, |held| held.saturating_sub(from));
-        if !may(others) {
-            return false;
+        if !account.is_client() {
+            return may(0);
         }
-        match others.saturating_add(to) {
-            0 => clients.remove(&client),
-            held => clients.insert(client, held),
-        };
-        true
+        let changed = self.0.update(account, |held| {
+            let others = held.saturating_sub(from);
+            let agreed = may(others);
+            if agreed {
+                *held = others.saturating_add(to);
+            }
+            agreed
+        });
+        changed.unwrap_or(false)
     }
 
     /// The number of clients that hold something.
     #[cfg(test)]
     pub fn clients(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
-    }
-}
-
-impl fmt::Debug for Ledger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").finish_non_exhaustive()
+        self.0.clients()
     }
 }
 

@@ -8,10 +8,12 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use foregate_wire::client_network;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+
+use super::account::Account;
+use super::client_table::{ClientHolding, ClientTable};
 
 /// Parts of the table that are locked on their own.
 const SHARDS: usize = 16;
@@ -21,7 +23,8 @@ const LARGE_HEAD: usize = 8 * 1024;
 /// The connections of clients.
 #[derive(Debug)]
 pub struct Registry {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [EntryShard; SHARDS],
+    clients: ClientTable<Option<Arc<Holdings>>>,
     count: AtomicUsize,
     next: AtomicUsize,
     emptied: Notify,
@@ -32,16 +35,18 @@ pub struct Registry {
     left: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Shard {
-    entries: HashMap<usize, Arc<ClientEntry>, foldhash::fast::RandomState>,
-    clients: HashMap<IpAddr, Arc<Holdings>, foldhash::fast::RandomState>,
+type EntryShard = Mutex<HashMap<usize, Arc<ClientEntry>, foldhash::fast::RandomState>>;
+
+impl ClientHolding for Option<Arc<Holdings>> {
+    fn is_nothing(&self) -> bool {
+        self.is_none()
+    }
 }
 
 /// The resources of all connections of one client, or of its network.
 #[derive(Debug)]
 pub struct Holdings {
-    network: IpAddr,
+    account: Account,
     connections: AtomicUsize,
     /// Connections to origins that serve it.
     pub origins: AtomicUsize,
@@ -59,10 +64,10 @@ pub struct Holdings {
 impl Holdings {
     /// Nothing, of the client with this address.
     pub fn new(client: IpAddr) -> Self {
-        let network = client_network(client);
+        let account = Account::of(Some(client));
         let [connections, origins, fetches, streams, heads, owed] =
             std::array::from_fn(|_| AtomicUsize::new(0));
-        Self { network, connections, origins, fetches, streams, heads, owed }
+        Self { account, connections, origins, fetches, streams, heads, owed }
     }
 
     /// The number of its connections.
@@ -148,6 +153,7 @@ impl Registry {
     pub fn new() -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
+            clients: ClientTable::default(),
             count: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             emptied: Notify::new(),
@@ -171,14 +177,15 @@ impl Registry {
 
     /// Counts one more connection of a client, unless it has `most` of them already.
     fn hold(&self, client: IpAddr, most: usize) -> Option<Arc<Holdings>> {
-        let network = client_network(client);
-        let mut shard = self.client_shard(network).lock();
-        let holdings = shard.clients.entry(network).or_insert_with(|| Arc::new(Holdings::new(client)));
-        if holdings.connections() >= most {
-            return None;
-        }
-        holdings.connections.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::clone(holdings))
+        let held = self.clients.update(Account::of(Some(client)), |holdings| {
+            if holdings.as_ref().map_or(0, |holdings| holdings.connections()) >= most {
+                return None;
+            }
+            let holdings = holdings.get_or_insert_with(|| Arc::new(Holdings::new(client)));
+            holdings.connections.fetch_add(1, Ordering::Relaxed);
+            Some(Arc::clone(holdings))
+        });
+        held.flatten()
     }
 
     /// Sets whether connections that end keep their ordinary time limits. Idle ones are then not closed earlier, so
@@ -190,7 +197,7 @@ impl Registry {
     /// Ends all connections gracefully, or those of one listener.
     pub fn drain(&self, listener: Option<usize>) {
         for shard in &self.shards {
-            let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
+            let entries: Vec<_> = shard.lock().values().cloned().collect();
             for entry in entries.iter().filter(|entry| listener.is_none_or(|wanted| wanted == entry.listener))
             {
                 entry.told.store(true, Ordering::SeqCst);
@@ -205,7 +212,7 @@ impl Registry {
     pub fn cut(&self, listener: usize) -> usize {
         let mut cut = 0;
         for shard in &self.shards {
-            let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
+            let entries: Vec<_> = shard.lock().values().cloned().collect();
             for entry in entries.iter().filter(|entry| entry.listener == listener) {
                 match std::mem::replace(&mut *entry.task.lock(), ServedBy::Cut) {
                     ServedBy::Task(task) => task.abort(),
@@ -228,8 +235,8 @@ impl Registry {
     pub fn may_ask(&self) -> usize {
         let may_ask =
             |entry: &Arc<ClientEntry>| !entry.ending.load(Ordering::Relaxed) && entry.waker.lock().is_some();
-        let of_shard = |shard: &Mutex<Shard>| {
-            let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
+        let of_shard = |shard: &EntryShard| {
+            let entries: Vec<_> = shard.lock().values().cloned().collect();
             entries.iter().filter(|entry| may_ask(entry)).count()
         };
         self.shards.iter().map(of_shard).sum()
@@ -237,8 +244,7 @@ impl Registry {
 
     fn wake_those(&self, wanted: impl Fn(&ClientEntry) -> bool) {
         for shard in &self.shards {
-            let entries: Vec<_> =
-                shard.lock().entries.values().filter(|entry| wanted(entry)).cloned().collect();
+            let entries: Vec<_> = shard.lock().values().filter(|entry| wanted(entry)).cloned().collect();
             for waker in entries.iter().filter_map(|entry| entry.waker.lock().take()) {
                 waker.wake();
             }
@@ -249,16 +255,15 @@ impl Registry {
     /// `bytes` is released. Those that hold less than `least` keep theirs.
     pub fn take_back(&self, bytes: usize, least: usize) {
         let mut largest = Vec::new();
-        for shard in &self.shards {
-            for holdings in shard.lock().clients.values() {
-                let held = holdings.streams.load(Ordering::Relaxed);
-                if held >= least {
-                    largest.push((held, Arc::clone(holdings)));
-                } else if holdings.owed.load(Ordering::Relaxed) > 0 {
-                    holdings.owed.store(0, Ordering::Relaxed);
-                }
+        self.clients.each(|holdings| {
+            let Some(holdings) = holdings else { return };
+            let held = holdings.streams.load(Ordering::Relaxed);
+            if held >= least {
+                largest.push((held, Arc::clone(holdings)));
+            } else if holdings.owed.load(Ordering::Relaxed) > 0 {
+                holdings.owed.store(0, Ordering::Relaxed);
             }
-        }
+        });
         largest.sort_unstable_by_key(|(held, _)| Reverse(*held));
         let mut left = bytes;
         for (held, holdings) in &largest {
@@ -291,14 +296,6 @@ impl Registry {
             let _ = tokio::time::timeout(pause, left).await;
         }
     }
-
-    fn client_shard(&self, client: IpAddr) -> &Mutex<Shard> {
-        let bits = match client {
-            IpAddr::V4(address) => address.to_bits(),
-            IpAddr::V6(address) => (address.to_bits() >> 64) as u32 ^ (address.to_bits() >> 96) as u32,
-        };
-        &self.shards[(bits ^ (bits >> 16) ^ (bits >> 8)) as usize % SHARDS]
-    }
 }
 
 /// A place among the connections, held until this value or the connection's [`RegisteredConnection`] is
@@ -318,7 +315,7 @@ impl ConnectionPlace {
         };
         let id = registry.next.fetch_add(1, Ordering::Relaxed);
         let entry = Arc::new(ClientEntry { listener, holdings, ..ClientEntry::default() });
-        registry.shards[id % SHARDS].lock().entries.insert(id, Arc::clone(&entry));
+        registry.shards[id % SHARDS].lock().insert(id, Arc::clone(&entry));
         Some(RegisteredConnection { place: self, id, entry })
     }
 }
@@ -415,13 +412,14 @@ impl Task {
 impl Drop for RegisteredConnection {
     fn drop(&mut self) {
         let registry = &self.place.0;
-        registry.shards[self.id % SHARDS].lock().entries.remove(&self.id);
+        registry.shards[self.id % SHARDS].lock().remove(&self.id);
         if let Some(holdings) = self.holdings() {
-            let mut shard = registry.client_shard(holdings.network).lock();
-            if holdings.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
-                // The memory of its streams ends with the connection.
-                shard.clients.remove(&holdings.network);
-            }
+            registry.clients.update(holdings.account, |held| {
+                if holdings.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+                    // The memory of its streams ends with the connection.
+                    *held = None;
+                }
+            });
         }
     }
 }

@@ -9,6 +9,63 @@ use tokio::sync::oneshot;
 
 use crate::limits::account::Account;
 
+/// Entries that wait, such as pieces of work. Clients take turns; clients without an address count as one.
+#[derive(Debug)]
+pub struct ClientTurns<T> {
+    /// The entries of each client that has any.
+    lanes: HashMap<Account, VecDeque<T>, foldhash::fast::RandomState>,
+    /// The clients with entries, the next one first.
+    order: VecDeque<Account>,
+}
+
+impl<T> Default for ClientTurns<T> {
+    fn default() -> Self {
+        Self { lanes: HashMap::default(), order: VecDeque::new() }
+    }
+}
+
+impl<T> ClientTurns<T> {
+    /// Adds an entry behind those of its client.
+    pub fn push(&mut self, account: Account, entry: T) {
+        self.lane(account).push_back(entry);
+    }
+
+    /// Adds an entry behind those of its client that are to be kept.
+    fn push_behind(&mut self, account: Account, entry: T, keep: impl Fn(&T) -> bool) {
+        let lane = self.lane(account);
+        lane.retain(keep);
+        lane.push_back(entry);
+    }
+
+    /// The lane of a client, which is to get an entry.
+    fn lane(&mut self, account: Account) -> &mut VecDeque<T> {
+        let lane = self.lanes.entry(account).or_default();
+        if lane.is_empty() {
+            self.order.push_back(account);
+        }
+        lane
+    }
+
+    /// The next entry.
+    pub fn pop(&mut self) -> Option<T> {
+        let account = self.order.pop_front()?;
+        let lane = self.lanes.get_mut(&account)?;
+        let entry = lane.pop_front();
+        if lane.is_empty() {
+            self.lanes.remove(&account);
+        } else {
+            self.order.push_back(account);
+        }
+        entry
+    }
+
+    /// The number of clients with entries.
+    #[cfg(test)]
+    fn clients(&self) -> usize {
+        self.lanes.len()
+    }
+}
+
 /// A bounded number of turns at a time.
 #[derive(Debug)]
 pub struct Lanes(Mutex<LaneWaiter>);
@@ -17,10 +74,7 @@ pub struct Lanes(Mutex<LaneWaiter>);
 struct LaneWaiter {
     /// How many turns may begin at once.
     free: usize,
-    /// The waiters of each client.
-    lanes: HashMap<Account, VecDeque<oneshot::Sender<LaneTurn>>, foldhash::fast::RandomState>,
-    /// The clients that wait, the next one first.
-    order: VecDeque<Account>,
+    lanes: ClientTurns<oneshot::Sender<LaneTurn>>,
 }
 
 /// A turn, until it is dropped.
@@ -30,11 +84,7 @@ pub struct LaneTurn(Option<Arc<Lanes>>);
 impl Lanes {
     /// This many turns at a time.
     pub fn new(turns: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(LaneWaiter {
-            free: turns,
-            lanes: HashMap::default(),
-            order: VecDeque::new(),
-        })))
+        Arc::new(Self(Mutex::new(LaneWaiter { free: turns, lanes: ClientTurns::default() })))
     }
 
     /// Waits for a turn.
@@ -79,31 +129,17 @@ impl Lanes {
 
 impl LaneWaiter {
     fn join(&mut self, account: Account, tell: oneshot::Sender<LaneTurn>) {
-        let lane = self.lanes.entry(account).or_default();
-        if lane.is_empty() {
-            self.order.push_back(account);
-        }
         // Waiters that have left make room for new ones.
-        lane.retain(|waits| !waits.is_closed());
-        lane.push_back(tell);
+        self.lanes.push_behind(account, tell, |waits| !waits.is_closed());
     }
 
     /// The next waiter; without one, another turn may begin at once.
     fn next(&mut self) -> Option<oneshot::Sender<LaneTurn>> {
-        while let Some(account) = self.order.pop_front() {
-            let Some(lane) = self.lanes.get_mut(&account) else { continue };
-            let next = lane.pop_front();
-            if lane.is_empty() {
-                self.lanes.remove(&account);
-            } else {
-                self.order.push_back(account);
-            }
-            if next.is_some() {
-                return next;
-            }
+        let next = self.lanes.pop();
+        if next.is_none() {
+            self.free += 1;
         }
-        self.free += 1;
-        None
+        next
     }
 }
 
@@ -155,7 +191,7 @@ mod tests {
             let left = tokio::time::timeout(Duration::ZERO, lanes.turn(of(1)));
             assert!(left.await.is_err());
         }
-        assert!(lanes.0.lock().lanes[&of(1)].len() <= 1, "they leave no trace");
+        assert!(lanes.0.lock().lanes.lanes[&of(1)].len() <= 1, "they leave no trace");
         let waits = tokio::spawn({
             let lanes = Arc::clone(&lanes);
             async move { drop(lanes.turn(of(2)).await) }
@@ -164,6 +200,6 @@ mod tests {
         drop(held);
         tokio::time::timeout(Duration::from_secs(10), waits).await.unwrap().unwrap();
         let waiting = lanes.0.lock();
-        assert_eq!((waiting.free, waiting.lanes.len()), (2, 0));
+        assert_eq!((waiting.free, waiting.lanes.clients()), (2, 0));
     }
 }

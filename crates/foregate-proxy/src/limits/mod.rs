@@ -5,6 +5,7 @@ pub mod account;
 mod adaptive;
 pub mod budget;
 pub mod buffer_size;
+pub mod client_table;
 pub mod clients;
 pub mod descriptors;
 pub mod gates;
