@@ -20,6 +20,7 @@ use crate::message::scratch::Scratch;
 use crate::proxy::Config;
 use crate::time::clock;
 use crate::time::timer::Timer;
+use crate::transport::progress::DropBudget;
 
 /// How long a connection that has gone quiet keeps the memory for its next request: longer than the
 /// gaps of a client that is busy, and short, because many clients come at once and then fall
@@ -271,11 +272,9 @@ impl H1Session {
     /// The limits for reading the rest of an answered request.
     fn drain(&self) -> Drain {
         let terms = &self.connection.terms;
-        Drain {
-            deadline: Instant::now() + terms.timeouts.early_response_drain,
-            left: terms.limits.early_response_drain.saturating_sub(self.client.dropped),
-            told: false,
-        }
+        let left = terms.limits.early_response_drain.saturating_sub(self.client.dropped);
+        let deadline = Instant::now() + terms.timeouts.early_response_drain;
+        Drain { budget: DropBudget::new(left, deadline), told: false }
     }
 
     /// Reads and drops the rest of the request's body. Returns true if it was short and arrived
@@ -289,7 +288,7 @@ impl H1Session {
                     Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                         let count = link.data().len();
                         link.consume(count);
-                        if !drain.takes(count) {
+                        if !drain.budget.spend(count) {
                             return Poll::Ready(false);
                         }
                     }
@@ -330,13 +329,13 @@ impl H1Session {
                     Poll::Ready(Ok(())) => shut = true,
                     Poll::Ready(Err(_)) => return Poll::Ready(true),
                     // The response is still on its way into the system.
-                    Poll::Pending => return self.timer.poll(cx, drain.deadline).map(|()| true),
+                    Poll::Pending => return self.timer.poll(cx, drain.budget.deadline()).map(|()| true),
                 }
             }
             loop {
                 let count = link.ahead().len() + link.data().len();
                 link.discard();
-                if !drain.takes(count) {
+                if !drain.budget.spend(count) {
                     link.release();
                     return Poll::Ready(false);
                 }
@@ -370,27 +369,19 @@ impl H1Session {
 
 /// The remaining budget for reading and dropping a client's data after its response.
 struct Drain {
-    deadline: Instant,
-    left: usize,
+    budget: DropBudget,
     /// The process or the listener ends.
     told: bool,
 }
 
 impl Drain {
-    /// Records bytes that were dropped. Returns true if there may be more.
-    fn takes(&mut self, count: usize) -> bool {
-        let left = self.left.checked_sub(count);
-        self.left = left.unwrap_or(0);
-        left.is_some()
-    }
-
     /// Ready once the time is up, of which little is left where the process or the listener ends.
     fn poll_over(&mut self, cx: &mut Context<'_>, connection: &Connection, timer: &mut Timer) -> Poll<()> {
         if !self.told && connection.registered.poll_told(cx) && !connection.registered.has_time() {
             self.told = true;
-            self.deadline = self.deadline.min(Instant::now() + GRACE);
+            self.budget.shorten(GRACE, Instant::now());
         }
-        timer.poll(cx, self.deadline)
+        timer.poll(cx, self.budget.deadline())
     }
 }
 

@@ -30,6 +30,7 @@ use crate::time::clock;
 use crate::time::poll_length::WatchedTask;
 use crate::time::timer::Timer;
 use crate::transport::buffer::Buffer;
+use crate::transport::progress::{DropBudget, Taking};
 use crate::transport::stream::Stream;
 
 /// The amount of pending output, bytes, at which reading pauses, since input may require responses.
@@ -66,7 +67,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
         input: Buffer::new(),
         held_back: false,
         output: Buffer::new(),
-        blocked: None,
+        taking: Taking::default(),
         unflushed: false,
         seen_at: born,
         registered,
@@ -95,9 +96,8 @@ struct H2Session {
     held_back: bool,
     /// The output being written.
     output: Buffer,
-    /// The time since which the client accepts no output, and the number of bytes that the system
-    /// had accepted by then.
-    blocked: Option<(Instant, u64)>,
+    /// Tracks if the system accepts output, which it does as long as the client reads.
+    taking: Taking,
     /// TLS buffers some of the output.
     unflushed: bool,
     /// When the client has last sent something, or was seen to have some still to take.
@@ -321,15 +321,14 @@ impl H2Session {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.poll_write(cx);
         if flushed.is_ready() {
-            if self.blocked.take().is_some() {
+            if self.taking.has_all() {
                 self.seen_at = clock::now();
             }
             return flushed;
         }
-        let sent = self.stream.sent();
-        if self.blocked.is_none_or(|(_, before)| before != sent) {
-            self.seen_at = clock::now();
-            self.blocked = Some((self.seen_at, sent));
+        let now = clock::now();
+        if self.taking.waits(self.stream.sent(), 1, now) {
+            self.seen_at = now;
         }
         // Nothing may be read meanwhile: a head may be there, and is not seen.
         self.shared.excuse_head();
@@ -396,7 +395,7 @@ impl H2Session {
         let quiet = self.quiet;
         // A peer that reads nothing gets nothing written: little is read from it, and it is given
         // up in time.
-        let blocked = self.blocked.map(|(since, _)| since + timeouts.write_stall);
+        let blocked = self.taking.stuck().map(|since| since + timeouts.write_stall);
         if blocked.is_some_and(|deadline| deadline <= now) {
             return Poll::Ready(Event::Blocked);
         }
@@ -632,17 +631,17 @@ fn serve_stream(
 /// longer one is reset later.
 async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer) {
     let latest = clock::now() + settings.timeouts.early_response_drain;
-    let mut deadline = latest.min(clock::now() + RESET_AFTER);
-    let mut left = settings.limits.early_response_drain;
+    let mut budget = DropBudget::new(settings.limits.early_response_drain, latest);
+    let mut deadline = budget.within(RESET_AFTER, clock::now());
     poll_fn(|cx| {
-        while left > 0 {
+        while !budget.is_spent() {
             match stream.poll_receive(cx) {
                 Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                     let count = stream.data().len();
                     stream.consume(count);
-                    left = left.saturating_sub(count);
+                    let _ = budget.spend(count);
                     if !stream.is_of_ending_connection() {
-                        deadline = latest.min(clock::now() + RESET_AFTER);
+                        deadline = budget.within(RESET_AFTER, clock::now());
                     }
                 }
                 Poll::Ready(Ok(ReceiveOutcome::End) | Err(_)) => return Poll::Ready(()),

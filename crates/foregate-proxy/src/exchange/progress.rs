@@ -3,26 +3,16 @@
 use std::time::{Duration, Instant};
 
 use crate::settings::{OriginTimes, Timeouts};
-pub use crate::transport::taking::Taking;
+use crate::transport::progress::{Movement, Rate, Taking};
 
 /// When each direction last moved a byte, and how fast the client sends.
 #[derive(Debug)]
 pub struct Progress {
-    uploaded: u64,
+    up: Movement,
     given: u64,
-    uploaded_at: Instant,
-    downloaded: u64,
-    downloaded_at: Instant,
+    down: Movement,
     client: Taking,
     rate: Rate,
-}
-
-/// The average rate of a request's body over consecutive spans.
-#[derive(Debug)]
-struct Rate {
-    span_began: Instant,
-    span_bytes: u64,
-    graced: bool,
 }
 
 /// The event being awaited, as far as time limits are concerned.
@@ -50,35 +40,26 @@ impl Progress {
     /// Nothing has moved yet.
     pub fn new(now: Instant) -> Self {
         Self {
-            uploaded: 0,
+            up: Movement::new(now),
             given: 0,
-            uploaded_at: now,
-            downloaded: 0,
-            downloaded_at: now,
+            down: Movement::new(now),
             client: Taking::default(),
-            rate: Rate { span_began: now, span_bytes: 0, graced: false },
+            rate: Rate::new(now),
         }
     }
 
     /// Restarts, for another awaited event.
     pub fn restart(&mut self, now: Instant) {
-        self.uploaded_at = now;
-        self.downloaded_at = now;
+        self.up.restart(now);
+        self.down.restart(now);
         self.client = Taking::default();
-        self.rate.span_began = now;
-        self.rate.span_bytes = self.uploaded;
+        self.rate.restart(self.up.bytes(), now);
     }
 
     /// Records the bytes moved so far in each direction.
     pub fn observe(&mut self, uploaded: u64, downloaded: u64, now: Instant) {
-        if uploaded != self.uploaded {
-            self.uploaded = uploaded;
-            self.uploaded_at = now;
-        }
-        if downloaded != self.downloaded {
-            self.downloaded = downloaded;
-            self.downloaded_at = now;
-        }
+        self.up.observe(uploaded, now);
+        self.down.observe(downloaded, now);
     }
 
     /// Records the bytes that the origin has received so far: data in memory or in a file moves
@@ -86,7 +67,7 @@ impl Progress {
     pub fn observe_given(&mut self, given: u64, now: Instant) {
         if given != self.given {
             self.given = given;
-            self.uploaded_at = now;
+            self.up.restart(now);
         }
     }
 
@@ -99,18 +80,17 @@ impl Progress {
 
     /// The origin has been given all of the request.
     pub fn uploaded_all(&mut self, now: Instant) {
-        self.uploaded_at = now;
+        self.up.restart(now);
     }
 
     /// The client was not being waited for: this span does not count for its rate.
     pub fn excuse_client(&mut self, now: Instant) {
-        self.rate.span_began = now;
-        self.rate.span_bytes = self.uploaded;
+        self.rate.restart(self.up.bytes(), now);
     }
 
     /// When the client will have sent nothing for so long.
     pub fn silent_for(&self, pause: Duration) -> Instant {
-        self.uploaded_at + pause
+        self.up.at() + pause
     }
 
     /// Until when `awaited` must have happened; an origin has no deadlines but these.
@@ -123,10 +103,10 @@ impl Progress {
     ) -> Option<Instant> {
         Some(match awaited {
             AwaitedEvent::ClientBody => self.client_deadline(timeouts, now),
-            AwaitedEvent::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(origin?.first_byte),
+            AwaitedEvent::ExpectedBody => self.up.at() + timeouts.body_idle.max(origin?.first_byte),
             AwaitedEvent::ClientRead => self.client.stuck().unwrap_or(now) + timeouts.write_stall,
             AwaitedEvent::OriginRead | AwaitedEvent::OriginBody => self.moved_at() + origin?.idle,
-            AwaitedEvent::FirstByte => self.uploaded_at + origin?.first_byte,
+            AwaitedEvent::FirstByte => self.up.at() + origin?.first_byte,
             AwaitedEvent::EitherBody => self.moved_at() + timeouts.body_idle.max(origin?.idle),
         })
     }
@@ -134,37 +114,13 @@ impl Progress {
     /// When a byte was last moved in either direction. Nothing is taken for downloaded before the
     /// response has begun.
     pub fn moved_at(&self) -> Instant {
-        self.uploaded_at.max(self.downloaded_at)
+        self.up.at().max(self.down.at())
     }
 
     /// Until when more of the client's body must have come.
     pub fn client_deadline(&mut self, timeouts: &Timeouts, now: Instant) -> Instant {
-        let idle = self.uploaded_at + timeouts.body_idle;
-        idle.min(self.rate_deadline(timeouts, now))
-    }
-
-    /// The end of the present span, or a past time if the last one was too slow. Spans begin after
-    /// the grace period, which counts for none.
-    fn rate_deadline(&mut self, timeouts: &Timeouts, now: Instant) -> Instant {
-        let rate = &mut self.rate;
-        let grace = if rate.graced { Duration::ZERO } else { timeouts.body_rate_grace };
-        let begins = rate.span_began + grace;
-        if now < begins {
-            rate.span_bytes = self.uploaded;
-        }
-        let end = begins + timeouts.body_rate_window;
-        if now < end {
-            return end;
-        }
-        let bytes = self.uploaded - rate.span_bytes;
-        let seconds = timeouts.body_rate_window.as_secs_f64();
-        if (bytes as f64) < timeouts.body_rate as f64 * seconds {
-            return end;
-        }
-        rate.graced = true;
-        rate.span_began = now;
-        rate.span_bytes = self.uploaded;
-        now + timeouts.body_rate_window
+        let idle = self.up.at() + timeouts.body_idle;
+        idle.min(self.rate.deadline(self.up.bytes(), timeouts, now))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{FRAME, WINDOW};
 use crate::limits::pressure;
 use crate::transport::buffer::Buffer;
 use crate::transport::frames::{HEADER, flag, kind};
-use crate::transport::taking::LEAST_TAKEN;
+use crate::transport::progress::LEAST_TAKEN;
 
 /// The pending output at which bodies in progress wait, in bytes. Other output fits into a large
 /// buffer with it.

@@ -71,7 +71,7 @@ pub struct RelayTimes {
     /// Longest time in which nothing moves in either direction.
     pub idle: Duration,
     /// The longest time in which the near peer takes next to nothing of its output
-    /// ([`crate::transport::taking::LEAST_TAKEN`]).
+    /// ([`crate::transport::progress::LEAST_TAKEN`]).
     pub near_takes: Duration,
     /// The longest time for the far peer.
     pub far_takes: Duration,

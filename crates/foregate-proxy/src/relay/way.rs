@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::RelayEnd;
 use crate::link::turn::give_way;
-use crate::transport::taking::Taking;
+use crate::transport::progress::{Movement, Taking};
 
 /// Bytes that are moved at a time. Beyond, other tasks of the worker have their turn: peers that
 /// are always ready would hold it for milliseconds.
@@ -39,9 +39,7 @@ pub(super) struct Way {
     moved: u64,
     /// The sink takes nothing at the moment.
     is_held: bool,
-    /// The moved bytes at the last observation.
-    observed: u64,
-    moved_at: Instant,
+    observed: Movement,
     taking: Taking,
 }
 
@@ -51,8 +49,7 @@ impl Way {
             stage: Stage::Open,
             moved: 0,
             is_held: false,
-            observed: 0,
-            moved_at: now,
+            observed: Movement::new(now),
             taking: Taking::default(),
         }
     }
@@ -64,7 +61,7 @@ impl Way {
 
     /// When bytes were last seen to move.
     pub(super) fn moved_at(&self) -> Instant {
-        self.moved_at
+        self.observed.at()
     }
 
     /// Returns true if all bytes of the source have left.
@@ -84,10 +81,7 @@ impl Way {
 
     /// Records progress. `left_at` is the last progress of the sink's connection elsewhere.
     pub(super) fn observe(&mut self, left_at: Option<Instant>, now: Instant) {
-        if self.moved != self.observed {
-            self.observed = self.moved;
-            self.moved_at = now;
-        }
+        self.observed.observe(self.moved, now);
         // The sink has to take the end, too.
         let waits = self.is_held || self.stage == Stage::Flushed;
         self.taking.observe(self.moved, waits, now);

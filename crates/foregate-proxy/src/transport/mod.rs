@@ -5,5 +5,5 @@ pub mod buffer;
 pub mod frames;
 pub mod meter;
 pub mod outcome;
+pub mod progress;
 pub mod stream;
-pub mod taking;

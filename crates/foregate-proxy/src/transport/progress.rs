@@ -1,0 +1,212 @@
+//! The judgement whether a peer gets on, for bodies, tunnels and connections alike: it moves, it takes its output, it
+//! sends fast enough, and the rest of it is worth reading.
+
+use std::time::{Duration, Instant};
+
+use crate::settings::Timeouts;
+
+/// The bytes that have moved in one direction, and when the last of them did.
+#[derive(Debug, Clone, Copy)]
+pub struct Movement {
+    bytes: u64,
+    at: Instant,
+}
+
+impl Movement {
+    /// Nothing has moved yet.
+    pub fn new(now: Instant) -> Self {
+        Self { bytes: 0, at: now }
+    }
+
+    /// Records the bytes moved so far.
+    pub fn observe(&mut self, bytes: u64, now: Instant) {
+        if bytes != self.bytes {
+            *self = Self { bytes, at: now };
+        }
+    }
+
+    /// Counts the time from now on, as after a movement.
+    pub fn restart(&mut self, now: Instant) {
+        self.at = now;
+    }
+
+    /// The bytes at the last observation.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When bytes were last seen to move.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+}
+
+/// The smallest progress of a peer that reads, bytes: an HTTP/2 window that is opened a byte at a
+/// time must not hold a response, and the origin's connection behind it, for ever.
+pub const LEAST_TAKEN: u64 = 1024;
+
+/// Tracks if a peer reads its output.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taking {
+    /// The time since which it has read less than [`LEAST_TAKEN`], and not all, of the pending
+    /// output.
+    stuck: Option<Instant>,
+    /// The bytes read by then.
+    before: u64,
+}
+
+impl Taking {
+    /// Records the bytes read so far, and if more is pending.
+    pub fn observe(&mut self, taken: u64, waits: bool, now: Instant) {
+        if waits {
+            self.waits(taken, LEAST_TAKEN, now);
+        } else {
+            self.has_all();
+        }
+    }
+
+    /// More is pending behind the bytes read so far, of which `least` new ones are progress. Returns true if there is some,
+    /// or if the wait begins.
+    pub fn waits(&mut self, taken: u64, least: u64, now: Instant) -> bool {
+        let progressed = taken.saturating_sub(self.before) >= least || self.stuck.is_none();
+        if progressed {
+            self.stuck = Some(now);
+            self.before = taken;
+        }
+        progressed
+    }
+
+    /// Nothing is pending. Returns true if something was.
+    pub fn has_all(&mut self) -> bool {
+        self.stuck.take().is_some()
+    }
+
+    /// It has read other output of the same connection, after which this output waits.
+    pub fn has_left(&mut self, at: Option<Instant>) {
+        self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
+    }
+
+    /// Since when the peer has taken nothing, if output waits for it.
+    pub fn stuck(&self) -> Option<Instant> {
+        self.stuck
+    }
+}
+
+/// The average rate of a body over consecutive spans, of which none may be too slow.
+#[derive(Debug)]
+pub struct Rate {
+    span_began: Instant,
+    span_bytes: u64,
+    graced: bool,
+}
+
+impl Rate {
+    /// The first span begins.
+    pub fn new(now: Instant) -> Self {
+        Self { span_began: now, span_bytes: 0, graced: false }
+    }
+
+    /// This span begins again, after so many `bytes`.
+    pub fn restart(&mut self, bytes: u64, now: Instant) {
+        self.span_began = now;
+        self.span_bytes = bytes;
+    }
+
+    /// The end of the present span, or a past time if the last one was too slow. Spans begin after
+    /// the grace period, which counts for none. `bytes` have come so far.
+    pub fn deadline(&mut self, bytes: u64, timeouts: &Timeouts, now: Instant) -> Instant {
+        let grace = if self.graced { Duration::ZERO } else { timeouts.body_rate_grace };
+        let begins = self.span_began + grace;
+        if now < begins {
+            self.span_bytes = bytes;
+        }
+        let end = begins + timeouts.body_rate_window;
+        if now < end {
+            return end;
+        }
+        let came = bytes - self.span_bytes;
+        let seconds = timeouts.body_rate_window.as_secs_f64();
+        if (came as f64) < timeouts.body_rate as f64 * seconds {
+            return end;
+        }
+        self.graced = true;
+        self.restart(bytes, now);
+        now + timeouts.body_rate_window
+    }
+}
+
+/// The budget for reading and dropping the rest of an answered request.
+#[derive(Debug)]
+pub struct DropBudget {
+    deadline: Instant,
+    left: usize,
+}
+
+impl DropBudget {
+    /// This many bytes, until `deadline`.
+    pub fn new(bytes: usize, deadline: Instant) -> Self {
+        Self { deadline, left: bytes }
+    }
+
+    /// Records bytes that were dropped. Returns true if there may be more.
+    pub fn spend(&mut self, bytes: usize) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Returns true if no byte is left.
+    pub fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+
+    /// When the time is up.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// The end of a pause that begins now, or of the budget if that comes first.
+    pub fn within(&self, pause: Duration, now: Instant) -> Instant {
+        self.deadline.min(now + pause)
+    }
+
+    /// Leaves no more time than a pause.
+    pub fn shorten(&mut self, pause: Duration, now: Instant) {
+        self.deadline = self.within(pause, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_for_dropping_ends_by_bytes_or_by_time() {
+        let start = Instant::now();
+        let second = |second| start + Duration::from_secs(second);
+        let mut budget = DropBudget::new(10, second(5));
+        assert!(budget.spend(10) && budget.is_spent() && !budget.spend(1));
+        assert_eq!(budget.within(Duration::from_secs(1), second(1)), second(2));
+        assert_eq!(budget.within(Duration::from_secs(9), second(1)), second(5));
+        budget.shorten(Duration::from_secs(2), second(1));
+        budget.shorten(Duration::from_secs(9), second(1));
+        assert_eq!(budget.deadline(), second(3));
+    }
+
+    #[test]
+    fn a_few_bytes_are_no_progress_while_more_wait() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut client = Taking::default();
+        for second in 0..29 {
+            client.observe(second, true, at(second));
+            assert_eq!(client.stuck(), Some(start));
+        }
+        client.observe(LEAST_TAKEN, true, at(29));
+        assert_eq!(client.stuck(), Some(at(29)));
+        client.observe(LEAST_TAKEN + 1, false, at(30));
+        assert_eq!(client.stuck(), None, "it has all there is");
+        client.observe(LEAST_TAKEN + 1, true, at(90));
+        assert_eq!(client.stuck(), Some(at(90)), "it was not waited for meanwhile");
+    }
+}
