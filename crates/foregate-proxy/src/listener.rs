@@ -25,7 +25,7 @@ use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
 use crate::time::notices::Notices;
 use crate::time::poll_length::WatchedTask;
-use crate::transport::stream;
+use crate::transport::socket;
 use crate::transport::stream::Socket;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
@@ -80,7 +80,7 @@ impl Listener {
         }
         socket.set_nonblocking(true)?;
         // Accepted sockets inherit it, which saves system calls for each.
-        stream::prepare(&socket, Some(address))?;
+        socket::prepare(&socket, Some(address))?;
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(listen.backlog).unwrap_or(i32::MAX))?;
         Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
@@ -102,7 +102,7 @@ impl Listener {
         if address.is_unix() {
             return Ok(Self::Unix(UnixListener::from_std(socket.into())?));
         }
-        stream::prepare(&socket, address.as_socket())?;
+        socket::prepare(&socket, address.as_socket())?;
         Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
     }
 

@@ -4,9 +4,12 @@ mod aside;
 mod dashboard;
 mod generations;
 mod inheritance;
+mod not_bound;
+mod process_limits;
 mod remnant;
 mod signals;
 mod sockets;
+mod source;
 mod supervised;
 #[cfg(test)]
 mod tests;
@@ -23,20 +26,23 @@ use std::time::{Duration, Instant};
 use foregate_module::Plan;
 use foregate_supervisor::ReplacementCalls;
 use foregate_supervisor::protocol::{Purpose, Role};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::aside::Aside;
 use self::dashboard::DashboardTask;
 use self::generations::{Membership, has_retired};
+pub use self::not_bound::{NotBound, advice};
+use self::process_limits::{default_connections, keep_memory_out_of_dumps, raise_descriptor_limit};
 use self::signals::Signals;
 pub use self::signals::catch_early;
 use self::sockets::{Bound, SideSockets, SocketFile};
+pub use self::source::SettingsSource;
+use self::source::{ReloadAnswer, ReloadCause, SourceControls};
 pub use self::supervised::{Supervised, take_stdin};
 use crate::admin;
 pub use crate::admin::EffectiveConfiguration;
-use crate::admin::{AdminRequest, ConfigurationRefusal, GivenConfiguration, ProcessControls};
+use crate::admin::{AdminRequest, ConfigurationRefusal, GivenConfiguration};
 use crate::cache::Folders;
 use crate::configuration::Settings;
 use crate::counters::metrics::Metrics;
@@ -54,7 +60,7 @@ use crate::sys;
 use crate::telemetry::log_file::LogFiles;
 use crate::time::clock::{self, Clock};
 use crate::time::poll_length::WatchedTask;
-use crate::tls::{CertificateKeeper, CertificateStore};
+use crate::tls::CertificateStore;
 use crate::upstream::inheritance::Moment;
 use crate::upstream::{self, Upstreams};
 use crate::watch::ConfiguredFiles;
@@ -63,8 +69,6 @@ use crate::watch::ConfiguredFiles;
 pub const REPLACEMENT: ReplacementCalls =
     ReplacementCalls { replace: sys::replace_program, unblock_signals: sys::unblock_signals };
 
-/// The most connections by default.
-const MOST_CONNECTIONS: u64 = 50_000;
 /// Tasks that a worker polls between two looks at its sockets.
 const TASKS_BETWEEN_LOOKS: u32 = 32;
 /// The time limit for the logs to be written at the end, all of them together, and spans before them.
@@ -79,125 +83,6 @@ const AFTER_DRAIN: Duration = Duration::from_secs(10);
 
 /// How often an old configuration is checked for requests that still use it.
 const RETIRE_EVERY: Duration = Duration::from_millis(200);
-
-/// A source of settings. It is called on a thread that may block.
-pub trait SettingsSource: Send + Sync {
-    /// Reads and validates the configuration again.
-    ///
-    /// # Errors
-    ///
-    /// The error in it.
-    fn read(&self) -> Result<Settings, String>;
-
-    /// Rereads the files that the present configuration refers to ([`Settings::watched`]). The
-    /// configuration itself is the one that took effect last: an operator may be editing its files.
-    ///
-    /// # Errors
-    ///
-    /// The error in these files.
-    fn refresh(&self) -> Result<Settings, String>;
-
-    /// Reads a configuration that came in a request, as if it stood in the file, in KDL or in JSON.
-    ///
-    /// # Errors
-    ///
-    /// The error in it.
-    fn read_given(&self, _text: String, _is_json: bool) -> Result<Settings, String> {
-        Err("the proxy was started without a configuration file".to_owned())
-    }
-
-    /// The configuration in effect; `None` if it does not come from files.
-    fn effective(&self) -> Option<EffectiveConfiguration> {
-        None
-    }
-
-    /// The level of the log of the process; `None` if it cannot be changed.
-    fn log_filter(&self) -> Option<String> {
-        None
-    }
-
-    /// Changes the level of the log of the process.
-    ///
-    /// # Errors
-    ///
-    /// The mistake in it.
-    fn set_log_filter(&self, _filter: &str) -> Result<(), String> {
-        Err("the level of this process cannot be changed".to_owned())
-    }
-
-    /// The configuration read last has taken effect.
-    fn took_effect(&self);
-
-    /// The first configuration is at work: all of its addresses are bound, and this process serves
-    /// them.
-    fn started(&self) {}
-
-    /// Another process serves from now on.
-    fn handed_over(&self) {}
-
-    /// The part of the process that obtains certificates, if there is one.
-    fn keeper(&self) -> Option<Arc<dyn CertificateKeeper>> {
-        None
-    }
-}
-
-/// A configuration that is not in files of its own.
-impl<F: Fn() -> Result<Settings, String> + Send + Sync> SettingsSource for F {
-    fn read(&self) -> Result<Settings, String> {
-        self()
-    }
-
-    fn refresh(&self) -> Result<Settings, String> {
-        self()
-    }
-
-    fn took_effect(&self) {}
-}
-
-/// Why settings are read again.
-#[derive(Debug, Clone)]
-enum ReloadCause {
-    /// A caller asked for it.
-    Asked,
-    /// An operator has sent another configuration.
-    Given(GivenConfiguration),
-    /// A file that the configuration refers to has changed.
-    Changed,
-}
-
-/// The caller that waits for the result of a reload. It may have gone.
-enum ReloadAnswer {
-    Nobody,
-    Reload(oneshot::Sender<Result<(), String>>),
-    Configure(oneshot::Sender<Result<(), ConfigurationRefusal>>),
-}
-
-impl ReloadAnswer {
-    fn send(self, result: Result<(), String>) {
-        match self {
-            Self::Nobody => {}
-            Self::Reload(answer) => drop(answer.send(result)),
-            Self::Configure(answer) => drop(answer.send(result.map_err(ConfigurationRefusal::Wrong))),
-        }
-    }
-}
-
-/// The controls of the process that the source of its configuration provides.
-struct SourceControls(Arc<dyn SettingsSource>);
-
-impl ProcessControls for SourceControls {
-    fn effective(&self) -> Option<EffectiveConfiguration> {
-        self.0.effective()
-    }
-
-    fn log_filter(&self) -> Option<String> {
-        self.0.log_filter()
-    }
-
-    fn set_log_filter(&self, filter: &str) -> Result<(), String> {
-        self.0.set_log_filter(filter)
-    }
-}
 
 /// Runs the proxy until a signal stops it.
 ///
@@ -807,77 +692,8 @@ fn named(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// The error of [`run`] where a socket could not be bound.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {error}")]
-pub struct NotBound {
-    /// The address of the listener.
-    pub address: ListenAddress,
-    /// The name of the socket in messages.
-    what: String,
-    error: io::Error,
-}
-
-impl NotBound {
-    /// An error that says so; `what` names the socket.
-    fn named(error: io::Error, address: &ListenAddress, what: &str) -> io::Error {
-        io::Error::new(error.kind(), Self { address: address.clone(), what: what.to_owned(), error })
-    }
-}
-
-/// Advice where the system does not let the proxy begin.
-pub fn advice(error: &io::Error) -> Option<&'static str> {
-    let not_bound = error.get_ref().and_then(|inner| inner.downcast_ref::<NotBound>());
-    Some(match (not_bound.map(|not_bound| &not_bound.address), error.kind()) {
-        (Some(ListenAddress::Tcp(_)), io::ErrorKind::AddrInUse) => {
-            "another process listens there, which `ss -ltnp` names; stop it, or take another port"
-        }
-        (Some(ListenAddress::Unix(_)), io::ErrorKind::AddrInUse) => {
-            "another process listens there, which `ss -lxnp` names; stop it, or take another path"
-        }
-        (Some(ListenAddress::Tcp(_)), io::ErrorKind::AddrNotAvailable) => {
-            "the machine does not have this address; `ip address` shows those that it has"
-        }
-        (Some(ListenAddress::Tcp(_)), io::ErrorKind::PermissionDenied) => {
-            "ports below 1024 need CAP_NET_BIND_SERVICE, which the systemd unit in examples/ grants"
-        }
-        (Some(ListenAddress::Unix(_)), io::ErrorKind::NotFound) => {
-            "its folder is not there; make it, and let the user who runs the proxy write there"
-        }
-        (_, io::ErrorKind::PermissionDenied) => "let the user who runs the proxy write there",
-        _ => return None,
-    })
-}
-
-/// Has a core dump hold nothing of this process's memory, where keys are. Dumps of all else, such
-/// as registers, are as before. `prctl(PR_SET_DUMPABLE)` would hide `/proc/self` from the process
-/// as well, where it counts its descriptors.
-fn keep_memory_out_of_dumps() {
-    if let Err(error) = std::fs::write("/proc/self/coredump_filter", "0") {
-        tracing::debug!(%error, "core dumps hold what the system says");
-    }
-}
-
 /// The sockets that a service manager has passed to this process. To be called once, before
 /// anything else opens descriptors, by a process that does not [`run`].
 pub fn inherited_sockets() -> Vec<std::os::fd::OwnedFd> {
     sys::inherited_sockets()
-}
-
-/// As many descriptors as the system allows.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum || limit.maximum.is_none() {
-        // A refusal leaves the lower limit, which is respected.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    }
-}
-
-/// Each client connection may need one to an origin as well.
-fn default_connections() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let limit = (descriptors / 2)
-        .saturating_sub(crate::limits::descriptors::RESERVE as u64)
-        .clamp(1, MOST_CONNECTIONS);
-    usize::try_from(limit).unwrap_or(usize::MAX)
 }

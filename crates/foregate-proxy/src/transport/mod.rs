@@ -6,4 +6,5 @@ pub mod frames;
 pub mod meter;
 pub mod outcome;
 pub mod progress;
+pub mod socket;
 pub mod stream;

@@ -27,7 +27,7 @@ use crate::link::unsent::{Piece, Unsent};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
 use crate::time::poll_length::WatchedTask;
 use crate::tls::{Alpn, ConnectError};
-use crate::transport::stream;
+use crate::transport::socket;
 use crate::transport::stream::{Socket, Stream};
 
 /// The flow-control windows that origins are given, in bytes.
@@ -308,8 +308,8 @@ pub(super) async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // If the connection is dropped while it is being made, the system may have completed it
     // already, and would keep its port for a minute.
-    stream::set_reset(&SockRef::from(&socket), true)?;
-    stream::prepare(&SockRef::from(&socket), Some(address))?;
+    socket::set_reset(&SockRef::from(&socket), true)?;
+    socket::prepare(&SockRef::from(&socket), Some(address))?;
     socket.connect(address).await
 }
 
