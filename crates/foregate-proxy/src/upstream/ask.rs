@@ -406,7 +406,7 @@ impl<'a> Ask<'a> {
                     && let Some(at) = look_at
                     && asker.poll_until(cx, at).is_ready()
                 {
-                    let now = Instant::now();
+                    let now = upstream.clock.now();
                     look_at = Some(now + LOOK_AGAIN);
                     let mut has_another = || {
                         let is_allowed = asker.may_repeat(&Error::ConnectTimeout) && active.has_budget(now);
@@ -566,7 +566,7 @@ impl<'a> Ask<'a> {
                 after => self.began + Duration::from_millis(after.into()),
             };
             ready!(asker.poll_until(cx, look_at));
-            let now = Instant::now();
+            let now = self.upstream.clock.now();
             let after = (now + LOOK_AGAIN).saturating_duration_since(self.began).as_millis();
             self.look_at = u32::try_from(after).unwrap_or(u32::MAX);
             let hangs = self.attempts.last().is_some_and(|server| self.upstream.hangs(server, now));
@@ -652,7 +652,7 @@ impl<'a> Ask<'a> {
 
     /// No response has come within `patience`, the time for all attempts.
     pub fn ran_out(&mut self, patience: Duration) {
-        let (upstream, now) = (self.upstream, Instant::now());
+        let (upstream, now) = (self.upstream, self.upstream.clock.now());
         if let Some(spans) = &mut self.spans {
             spans.end(AttemptEnd::Failed(&Error::FirstByteTimeout));
         }
