@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foregate_cache::{CacheTime, Floors, Purge, Secret, Strength};
-use foregate_io::{BlockingDirectory, Directory, Faults, Limits, RawFile};
+use foregate_io::{BlockingDirectory, Directory, EngineChoice, Faults, Limits, RawFile};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::health::Health;
@@ -46,6 +46,8 @@ pub struct DirectorySettings {
     pub size: u64,
     /// The bounds of the I/O engine.
     pub io: Limits,
+    /// The engine for reads of the stored contents.
+    pub engine: EngineChoice,
     /// The time between attempts to use a disk that was full, read-only or broken at the start.
     pub retry: Duration,
     /// Faults for tests.
@@ -55,7 +57,14 @@ pub struct DirectorySettings {
 impl DirectorySettings {
     /// A directory with the usual bounds.
     pub fn new(path: impl Into<PathBuf>, size: u64) -> Self {
-        Self { path: path.into(), size, io: Limits::default(), retry: RETRY, faults: None }
+        Self {
+            path: path.into(),
+            size,
+            io: Limits::default(),
+            engine: EngineChoice::default(),
+            retry: RETRY,
+            faults: None,
+        }
     }
 }
 
@@ -125,8 +134,9 @@ impl LockedDirectory {
         if settings.size < LEAST {
             return Err(fail(Reason::Small));
         }
-        let directory = Directory::with_faults(&settings.path, settings.io, settings.faults.clone())
-            .map_err(|error| fail(Reason::Open(error)))?;
+        let directory =
+            Directory::with_faults(&settings.path, settings.io, settings.engine, settings.faults.clone())
+                .map_err(|error| fail(Reason::Open(error)))?;
         let used = |error| fail(Reason::Use(error));
         let lock = match start::lock(directory.blocking()).map_err(used)? {
             FolderLock::Held(lock) => Some(lock),
@@ -300,6 +310,7 @@ impl OpenDirectory {
         // Otherwise the writer holds its lock, perhaps for long since the disk is slow: the figure of the time before.
         let ghosts = get(&counters.ghosts) as usize;
         Stat {
+            engine: io.engine,
             bytes: get(&counters.bytes),
             limit: inner.limit(),
             entries: inner.index.len(),

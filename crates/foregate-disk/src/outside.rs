@@ -56,7 +56,8 @@ impl OutsideDirectory {
     pub fn new(settings: &DirectorySettings, known: Sequence) -> Result<Self, OpenError> {
         let fail = |error| OpenError { path: settings.path.clone(), reason: Reason::Open(error) };
         let directory =
-            Directory::with_faults(&settings.path, settings.io, settings.faults.clone()).map_err(fail)?;
+            Directory::with_faults(&settings.path, settings.io, settings.engine, settings.faults.clone())
+                .map_err(fail)?;
         let seen = JournalSeen { latest: known.get(), ..JournalSeen::default() };
         Ok(Self { directory, seen: Mutex::new(seen) })
     }

@@ -2,9 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use foregate_io::Engine;
+
 /// Figures of one directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
+    /// The engine for reads of stored contents.
+    pub engine: Engine,
     /// Bytes on the disk, and the most.
     pub bytes: u64,
     /// The limit in bytes.
@@ -43,7 +47,7 @@ pub struct Stat {
     pub recovering: bool,
     /// `true` while the directory is off, since it failed.
     pub off: bool,
-    /// The longest wait for a thread of the engine, in microseconds.
+    /// The longest wait for the engine, in microseconds.
     pub longest_wait: u64,
 }
 

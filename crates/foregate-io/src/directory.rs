@@ -1,4 +1,4 @@
-//! A directory with its pool.
+//! A directory with its engine.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 
 use crate::blocking::{BlockingDirectory, Fast, OpenDirectory};
+use crate::engine::{Engine, EngineChoice};
 use crate::error::{Error, Result};
 use crate::faults::Faults;
 use crate::file::{File, RawFile};
@@ -16,9 +17,11 @@ use crate::metadata::{Entry, Metadata};
 use crate::operation::Operation;
 use crate::path::{self, Links, OpenHow};
 use crate::pool::{Limits, Pool};
+use crate::ring::RingEngine;
 use crate::stat::{Counters, Stat};
+use crate::transfer::Transfer;
 
-/// A directory, and the pool for all operations beneath it. Clones share both.
+/// A directory, and the engine for all operations beneath it. Clones share both.
 #[derive(Clone, Debug)]
 pub struct Directory(Arc<DirectoryCore>);
 
@@ -26,7 +29,9 @@ pub struct Directory(Arc<DirectoryCore>);
 #[derive(Debug)]
 pub(crate) struct DirectoryCore {
     pub(crate) blocking: BlockingDirectory,
-    pool: Pool,
+    pool: Arc<Pool>,
+    /// For reads and writes of open files, unless the pool does them.
+    ring: Option<RingEngine>,
     pub(crate) counters: Arc<Counters>,
     /// Set once the file system refuses reads that must not wait.
     pub(crate) slow: AtomicBool,
@@ -42,19 +47,18 @@ impl DirectoryCore {
         let counters = Arc::clone(&self.counters);
         self.pool.submit(Box::new(move |has_thread| {
             let result = if has_thread { call() } else { Err(Error::Busy) };
-            match &result {
-                Ok(_) => {}
-                Err(Error::Busy) => {
-                    counters.busy.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(error) if error.is_not_found() => {}
-                Err(Error::Io(_)) => {
-                    counters.errors.fetch_add(1, Ordering::Relaxed);
-                }
-            }
+            counters.count(&result);
             slot.complete(result);
         }));
         operation
+    }
+
+    /// Performs a read or write of an open file.
+    pub(crate) fn transfer(&self, transfer: Transfer) {
+        match &self.ring {
+            Some(ring) => ring.submit(transfer),
+            None => self.pool.submit(Box::new(move |has_thread| transfer.perform(has_thread))),
+        }
     }
 }
 
@@ -62,23 +66,27 @@ impl Directory {
     /// Opens the directory itself, which blocks: at the start, or on a thread that may wait.
     ///
     /// # Errors
-    /// Errors of open(2).
-    pub fn open_root(path: &Path, limits: Limits) -> io::Result<Self> {
-        Self::with_faults(path, limits, None)
+    /// Errors of open(2), and of [`EngineChoice::engine`].
+    pub fn open_root(path: &Path, limits: Limits, engine: EngineChoice) -> io::Result<Self> {
+        Self::with_faults(path, limits, engine, None)
     }
 
     /// Opens a directory with faults, for tests.
     ///
     /// # Errors
-    /// Errors of open(2).
-    pub fn with_faults(path: &Path, limits: Limits, faults: Option<Arc<dyn Faults>>) -> io::Result<Self> {
+    /// Those of [`Directory::open_root`].
+    pub fn with_faults(
+        path: &Path,
+        limits: Limits,
+        engine: EngineChoice,
+        faults: Option<Arc<dyn Faults>>,
+    ) -> io::Result<Self> {
         let counters = Arc::new(Counters::default());
-        let shared = DirectoryCore {
-            blocking: BlockingDirectory::open_root(path, faults)?,
-            pool: Pool::new(limits, Arc::clone(&counters)),
-            counters,
-            slow: AtomicBool::new(false),
-        };
+        let blocking = BlockingDirectory::open_root(path, faults)?;
+        let pool = Arc::new(Pool::new(limits, Arc::clone(&counters)));
+        let has_ring = engine.engine()? == Engine::IoUring;
+        let ring = has_ring.then(|| RingEngine::new(limits, Arc::clone(&counters), Arc::clone(&pool)));
+        let shared = DirectoryCore { blocking, pool, ring, counters, slow: AtomicBool::new(false) };
         Ok(Self(Arc::new(shared)))
     }
 
@@ -180,7 +188,8 @@ impl Directory {
 
     /// The figures of the directory.
     pub fn counters(&self) -> Stat {
-        self.0.pool.stat(self.0.counters.stat())
+        let stat = self.0.pool.stat(self.0.counters.stat());
+        self.0.ring.as_ref().map_or(stat, |ring| ring.stat(stat))
     }
 }
 

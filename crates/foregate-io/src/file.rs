@@ -15,6 +15,7 @@ use crate::faults::{Call, Faults};
 use crate::metadata::Metadata;
 use crate::operation::Operation;
 use crate::sys;
+use crate::transfer::{Data, Transfer};
 
 /// A file with operations that block the calling thread.
 pub struct RawFile {
@@ -32,6 +33,10 @@ impl std::fmt::Debug for RawFile {
 impl RawFile {
     pub(crate) fn new(fd: OwnedFd, metadata: Metadata, faults: Option<Arc<dyn Faults>>) -> Self {
         Self { fd, metadata, faults }
+    }
+
+    pub(crate) fn faults(&self) -> Option<&dyn Faults> {
+        self.faults.as_deref()
     }
 
     /// The properties at the moment of opening.
@@ -54,17 +59,20 @@ impl RawFile {
     pub fn read_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
         let mut read = 0;
         while !buffer.is_empty() {
-            let most = meet(self.faults.as_deref(), Call::Read)?.clamp(1, buffer.len());
-            let part = buffer.get_mut(..most).unwrap_or_default();
-            match rustix::io::pread(&self.fd, part, offset) {
+            let result = meet(self.faults.as_deref(), Call::Read).and_then(|most| {
+                let most = most.clamp(1, buffer.len());
+                let part = buffer.get_mut(..most).unwrap_or_default();
+                Ok(rustix::io::pread(&self.fd, part, offset)?)
+            });
+            match result {
                 Ok(0) => break,
                 Ok(length) => {
                     read += length;
                     offset += length as u64;
                     buffer = buffer.get_mut(length..).unwrap_or_default();
                 }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(read)
@@ -76,15 +84,18 @@ impl RawFile {
     /// Errors of pwrite(2). Some bytes may have been written.
     pub fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
-            let most = meet(self.faults.as_deref(), Call::Write)?.clamp(1, bytes.len());
-            match rustix::io::pwrite(&self.fd, bytes.get(..most).unwrap_or_default(), offset) {
+            let result = meet(self.faults.as_deref(), Call::Write).and_then(|most| {
+                let part = bytes.get(..most.clamp(1, bytes.len())).unwrap_or_default();
+                Ok(rustix::io::pwrite(&self.fd, part, offset)?)
+            });
+            match result {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(length) => {
                     offset += length as u64;
                     bytes = bytes.get(length..).unwrap_or_default();
                 }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -149,13 +160,9 @@ impl File {
         if let Some(bytes) = self.read_cached(offset, length) {
             return Operation::ready(Ok(bytes));
         }
-        let raw = Arc::clone(&self.raw);
-        self.directory.submit(move || {
-            let mut buffer = vec![0; length];
-            let read = raw.read_at(&mut buffer, offset)?;
-            buffer.truncate(read);
-            Ok(buffer)
-        })
+        let (operation, slot) = Operation::waiting();
+        self.transfer(offset, Data::Read { buffer: Vec::new(), length, slot });
+        operation
     }
 
     /// Reads a part, if all of it is in memory: this never waits for a disk.
@@ -217,8 +224,14 @@ impl File {
 
     /// Writes all bytes.
     pub fn write(&self, bytes: impl AsRef<[u8]> + Send + 'static, offset: u64) -> Operation<()> {
-        let raw = Arc::clone(&self.raw);
-        self.directory.submit(move || Ok(raw.write_at(bytes.as_ref(), offset)?))
+        let (operation, slot) = Operation::waiting();
+        self.transfer(offset, Data::Write { bytes: Box::new(bytes), written: 0, slot });
+        operation
+    }
+
+    fn transfer(&self, offset: u64, data: Data) {
+        let transfer = Transfer::new(&self.raw, offset, data, &self.directory.counters, self.fast);
+        self.directory.transfer(transfer);
     }
 
     /// Writes the content to the disk.

@@ -1,7 +1,8 @@
-//! The I/O engine: every system call that may wait for a disk runs on a thread of a pool, never on a thread that serves requests.
+//! The I/O engine: no system call that may wait for a disk runs on a thread that serves requests.
 //!
-//! A [`Directory`] has a pool and a bounded queue of its own, so a slow disk delays its own users only. Its operations are futures that
-//! belong to no runtime. An operation that finds no free thread within [`Limits::patience`] fails with [`Error::Busy`]: the caller answers
+//! A [`Directory`] has a pool of threads and a bounded queue of its own, so a slow disk delays its own users only. Reads and writes of open
+//! files go to a ring of the kernel (io_uring(7)) with one thread instead, if [`EngineChoice`] says so and the kernel permits it. The
+//! operations are futures that belong to no runtime. An operation that finds no free thread or place within [`Limits::patience`] fails with [`Error::Busy`]: the caller answers
 //! the request without the disk. A dropped future loses the answer alone; the engine completes the operation, so no descriptor leaks.
 //!
 //! On file systems whose calls are known not to wait for pages that are in memory, `open` and `read` first try the calling thread:
@@ -14,7 +15,7 @@
 //! ```
 //! use std::path::Path;
 //!
-//! use foregate_io::{Directory, Error, Limits, OpenHow};
+//! use foregate_io::{Directory, EngineChoice, Error, Limits, OpenHow};
 //!
 //! async fn first_bytes(root: &Directory, path: &Path) -> Result<Vec<u8>, Error> {
 //!     let file = root.open(path, OpenHow::read()).await?;
@@ -23,7 +24,7 @@
 //!
 //! let folder = tempfile::tempdir()?;
 //! std::fs::write(folder.path().join("a"), "text")?;
-//! let root = Directory::open_root(folder.path(), Limits::default())?;
+//! let root = Directory::open_root(folder.path(), Limits::default(), EngineChoice::Auto)?;
 //! assert_eq!(foregate_io::wait(first_bytes(&root, Path::new("a")))?, b"text");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -32,6 +33,7 @@
 
 mod blocking;
 mod directory;
+mod engine;
 mod error;
 mod faults;
 mod file;
@@ -39,11 +41,16 @@ mod metadata;
 mod operation;
 mod path;
 mod pool;
+mod probe;
+mod ring;
+mod running;
 mod stat;
 mod sys;
+mod transfer;
 
 pub use blocking::BlockingDirectory;
 pub use directory::Directory;
+pub use engine::{Engine, EngineChoice};
 pub use error::{Error, Result};
 pub use faults::{Call, Fault, Faults};
 pub use file::{File, RawFile};
@@ -51,4 +58,5 @@ pub use metadata::{Entry, Kind, Metadata};
 pub use operation::{Operation, wait};
 pub use path::{Links, OpenHow};
 pub use pool::Limits;
+pub use probe::io_uring;
 pub use stat::Stat;

@@ -11,25 +11,26 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
+use crate::running::{Running, use_all_cores};
 use crate::stat::{Counters, Stat};
 
 /// A piece of work. Its argument is false if no thread was free; then it reports this to its
 /// caller.
 type Job = Box<dyn FnOnce(bool) + Send>;
 
-/// The bounds of a pool.
+/// The bounds of a pool, and of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Threads at the same time.
+    /// Threads of the pool at the same time, and operations in the ring.
     pub threads: usize,
-    /// Operations that wait for a thread. A further one is [`Busy`](crate::Error::Busy) at once.
+    /// Operations that wait for a thread, and as many that wait for the ring. A further one is
+    /// [`Busy`](crate::Error::Busy) at once.
     pub queue: usize,
-    /// The time that an operation waits for a thread.
+    /// The time that an operation waits for a thread or the ring.
     pub patience: Duration,
-    /// The time after which an operation under way counts as stuck. While all threads have work and
-    /// one is stuck, nothing waits.
+    /// The time after which an operation under way counts as stuck. While all threads have work, or
+    /// the ring is full, and one operation is stuck, nothing waits.
     pub stuck: Duration,
 }
 
@@ -41,9 +42,9 @@ impl Default for Limits {
 }
 
 /// An idle thread ends after this time.
-const IDLE: Duration = Duration::from_secs(10);
+pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// Threads do little but wait.
-const STACK: usize = 256 * 1024;
+pub(crate) const STACK: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Pool(Arc<PoolCore>);
@@ -63,8 +64,7 @@ struct PoolState {
     queue: VecDeque<(Instant, Job)>,
     threads: usize,
     idle: usize,
-    /// The starts of operations under way, in places of their own.
-    running: Vec<Option<Instant>>,
+    running: Running,
     watched: bool,
     closed: bool,
 }
@@ -72,31 +72,6 @@ struct PoolState {
 impl std::fmt::Debug for PoolCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
-
-impl PoolState {
-    fn oldest(&self) -> Option<Instant> {
-        self.running.iter().flatten().min().copied()
-    }
-
-    /// Notes an operation that begins. The result is its place.
-    fn begin(&mut self, now: Instant) -> usize {
-        let free = self.running.iter().position(Option::is_none);
-        let place = free.unwrap_or_else(|| {
-            self.running.push(None);
-            self.running.len() - 1
-        });
-        if let Some(slot) = self.running.get_mut(place) {
-            *slot = Some(now);
-        }
-        place
-    }
-
-    fn end(&mut self, place: usize) {
-        if let Some(slot) = self.running.get_mut(place) {
-            *slot = None;
-        }
     }
 }
 
@@ -119,7 +94,7 @@ impl Pool {
         if state.threads < shared.limits.threads && start(shared, worker) {
             state.threads += 1;
         } else {
-            let stuck = state.oldest().is_some_and(|oldest| now - oldest > shared.limits.stuck);
+            let stuck = state.running.oldest().is_some_and(|oldest| now - oldest > shared.limits.stuck);
             if stuck || state.queue.len() >= shared.limits.queue || state.threads == 0 {
                 drop(state);
                 return job(false);
@@ -135,7 +110,7 @@ impl Pool {
 
     pub(crate) fn stat(&self, counted: Stat) -> Stat {
         let state = self.0.state.lock();
-        let running = state.running.iter().flatten().count();
+        let running = state.running.count();
         Stat { queued: state.queue.len(), threads: state.threads, running, ..counted }
     }
 }
@@ -157,10 +132,7 @@ fn start(shared: &Arc<PoolCore>, run: fn(&PoolCore)) -> bool {
 }
 
 fn worker(shared: &PoolCore) {
-    // A thread of the server that is bound to a core may have started this one, which would share
-    // the core with it. The main thread is not bound.
-    let main = Some(rustix::process::getpid());
-    let _ = sched_getaffinity(main).and_then(|cores| sched_setaffinity(None, &cores));
+    use_all_cores();
     let mut state = shared.state.lock();
     loop {
         let Some((since, job)) = state.queue.pop_front() else {
@@ -176,13 +148,13 @@ fn worker(shared: &PoolCore) {
             continue;
         };
         let now = Instant::now();
-        let place = state.begin(now);
+        let place = state.running.begin(now);
         drop(state);
         shared.counters.waited(u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX));
         shared.counters.performed.fetch_add(1, Ordering::Relaxed);
         job(true);
         state = shared.state.lock();
-        state.end(place);
+        state.running.end(place);
     }
     state.threads -= 1;
 }

@@ -1,9 +1,16 @@
 //! The system calls that no safe crate offers.
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
 
+use io_uring::{IoUring, Probe, opcode, squeue, types};
+use rustix::event::EventfdFlags;
 use rustix::io::Errno;
+
+use crate::transfer::{Data, Transfer};
 
 /// The number of `cachestat`, the same on all architectures that have it.
 const CACHESTAT: libc::c_long = 451;
@@ -58,6 +65,215 @@ pub(crate) fn read_now(
     // SAFETY: the kernel has written so many bytes there, no more than there is room for.
     unsafe { buffer.set_len(buffer.len() + read.min(part.iov_len)) };
     Ok(read)
+}
+
+/// The token of the read that wakes the thread of a ring. Places of transfers are small.
+const WAKE: u64 = u64::MAX;
+/// The most bytes of one operation of a ring: a long transfer does not keep a device from others.
+const PART: usize = 1 << 20;
+
+/// Longer operations go to a thread of the kernel at once. Their pages become complete one by one, and each would wake the thread of the ring.
+const LONG: usize = 16 * 1024;
+
+/// A ring for reads and writes of open files (io_uring(7), Linux 6.1). It belongs to the thread that made it, and owns each transfer until
+/// the kernel has completed it.
+pub(crate) struct Ring {
+    ring: IoUring,
+    /// The transfers under way. The place is the token that the kernel returns.
+    flights: Vec<Option<Flight>>,
+    free: Vec<usize>,
+    waker: Arc<OwnedFd>,
+    /// The target of the read of the waker.
+    woken: Box<u64>,
+    /// That read is under way.
+    armed: bool,
+}
+
+/// A transfer that the kernel knows.
+struct Flight {
+    transfer: Transfer,
+    operation: Underway,
+}
+
+/// The operation of a transfer.
+enum Underway {
+    /// A read or write of at most this many bytes.
+    Part(usize),
+    /// A pause, for a fault. The kernel reads the time.
+    Pause { _time: Box<types::Timespec> },
+}
+
+/// The end of an operation of a transfer.
+pub(crate) enum Ended {
+    /// A read or write. The number of bytes counts as done already.
+    Part(Result<usize, Errno>),
+    /// A pause.
+    Pause,
+}
+
+impl Ring {
+    /// A ring for as many transfers at a time. Operations that wait for a disk inside the kernel get as many threads there.
+    pub(crate) fn new(transfers: u32) -> io::Result<Self> {
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_coop_taskrun()
+            .setup_clamp()
+            .build(transfers.saturating_add(1))?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Timeout::CODE];
+        if !needed.iter().all(|&code| probe.is_supported(code)) || !ring.params().is_feature_ext_arg() {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        ring.submitter().register_iowq_max_workers(&mut [transfers, transfers])?;
+        let waker = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
+        let (flights, free, woken) = (Vec::new(), Vec::new(), Box::default());
+        Ok(Self { ring, flights, free, waker: Arc::new(waker), woken, armed: false })
+    }
+
+    /// The event descriptor whose write ends [`Ring::wait`].
+    pub(crate) fn waker(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.waker)
+    }
+
+    /// The number of transfers that the ring owns.
+    pub(crate) fn len(&self) -> usize {
+        self.flights.len() - self.free.len()
+    }
+
+    /// Adds a read or write of the next part of a transfer, of at most `most` bytes. A ring that is full gives it back.
+    pub(crate) fn add(&mut self, mut transfer: Transfer, most: usize) -> Result<(), Transfer> {
+        let file = types::Fd(transfer.file().as_fd().as_raw_fd());
+        let (most, offset) = (most.min(PART), transfer.position());
+        let (entry, length) = match transfer.data_mut() {
+            Data::Read { buffer, length, .. } => {
+                let left = length.saturating_sub(buffer.len());
+                buffer.reserve_exact(left);
+                let room = buffer.spare_capacity_mut();
+                let length = left.min(room.len()).min(most);
+                (
+                    opcode::Read::new(file, room.as_mut_ptr().cast(), length as u32).offset(offset).build(),
+                    length,
+                )
+            }
+            Data::Write { bytes, written, .. } => {
+                let rest = (**bytes).as_ref().get(*written..).unwrap_or_default();
+                let length = rest.len().min(most);
+                (opcode::Write::new(file, rest.as_ptr(), length as u32).offset(offset).build(), length)
+            }
+        };
+        let flags =
+            if transfer.may_wait() || length > LONG { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        self.push(entry.flags(flags), Flight { transfer, operation: Underway::Part(length) })
+    }
+
+    /// Adds a pause of a transfer. A ring that is full gives it back.
+    pub(crate) fn pause(&mut self, transfer: Transfer, time: Duration) -> Result<(), Transfer> {
+        let time = Box::new(types::Timespec::from(time));
+        let entry = opcode::Timeout::new(&raw const *time).build();
+        self.push(entry, Flight { transfer, operation: Underway::Pause { _time: time } })
+    }
+
+    fn push(&mut self, entry: squeue::Entry, flight: Flight) -> Result<(), Transfer> {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.flights.push(None);
+            self.flights.len() - 1
+        });
+        let entry = entry.user_data(place as u64);
+        // SAFETY: the file, the buffer and the time of the entry belong to the flight, which stays in its place, untouched, until the kernel
+        // has completed the entry; a flight that moves leaves them where they are on the heap. The length is that of the buffer's room, or
+        // of the bytes.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        let Some(slot) = self.flights.get_mut(place) else { return Err(flight.transfer) };
+        if pushed.is_err() {
+            self.free.push(place);
+            return Err(flight.transfer);
+        }
+        *slot = Some(flight);
+        Ok(())
+    }
+
+    /// Gives the kernel the operations that were added. It may wait for a disk: some file systems read the places of a file's content so.
+    /// Operations that the kernel does not take now are taken by [`Ring::wait`].
+    pub(crate) fn submit(&self) {
+        let _ = self.ring.submit();
+    }
+
+    /// Waits until an operation is complete or the waker is written, at most for a while. It may return sooner.
+    pub(crate) fn wait(&mut self, most: Option<Duration>) -> io::Result<()> {
+        if !self.armed {
+            let (waker, woken) = (types::Fd(self.waker.as_raw_fd()), &raw mut *self.woken);
+            let entry = opcode::Read::new(waker, woken.cast(), 8).build().user_data(WAKE);
+            // SAFETY: the descriptor and the eight bytes belong to the ring, which ends after the read, and nobody else uses the bytes.
+            self.armed = unsafe { self.ring.submission().push(&entry) }.is_ok();
+        }
+        let time = most.map(types::Timespec::from);
+        let mut arguments = types::SubmitArgs::new();
+        if let Some(time) = &time {
+            arguments = arguments.timespec(time);
+        }
+        match self.ring.submitter().submit_with_args(1, &arguments) {
+            Err(error) if !matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next transfer of which an operation is complete.
+    pub(crate) fn next(&mut self) -> Option<(Transfer, Ended)> {
+        loop {
+            let entry = self.ring.completion().next()?;
+            if entry.user_data() == WAKE {
+                self.armed = false;
+                continue;
+            }
+            let place = usize::try_from(entry.user_data()).ok()?;
+            let Some(Flight { mut transfer, operation }) = self.flights.get_mut(place)?.take() else {
+                continue;
+            };
+            self.free.push(place);
+            let Underway::Part(most) = operation else { return Some((transfer, Ended::Pause)) };
+            let Ok(done) = usize::try_from(entry.result()) else {
+                let error = Errno::from_raw_os_error(entry.result().saturating_neg());
+                return Some((transfer, Ended::Part(Err(error))));
+            };
+            let done = done.min(most);
+            match transfer.data_mut() {
+                // SAFETY: the kernel has written so many bytes behind those of the buffer, no more than there was room for.
+                Data::Read { buffer, .. } => unsafe { buffer.set_len(buffer.len() + done) },
+                Data::Write { written, .. } => *written += done,
+            }
+            return Some((transfer, Ended::Part(Ok(done))));
+        }
+    }
+
+    /// Returns whether a wake arrives, within a second.
+    pub(crate) fn works(&mut self) -> io::Result<bool> {
+        rustix::io::write(&self.waker, &1_u64.to_ne_bytes())?;
+        self.wait(Some(Duration::from_secs(1)))?;
+        while self.next().is_some() {}
+        Ok(!self.armed)
+    }
+}
+
+impl Drop for Ring {
+    /// Waits for the operations under way, since the kernel uses their buffers.
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
+        while self.len() > 0 || self.armed {
+            if self.ring.submit_and_wait(1).is_err_and(|error| !is_passing(&error)) {
+                // Nobody knows when the kernel is done with the buffers.
+                std::mem::forget((std::mem::take(&mut self.flights), std::mem::take(&mut self.woken)));
+                return;
+            }
+            while self.next().is_some() {}
+        }
+    }
+}
+
+/// The kernel may take the operations of a ring at the next attempt.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
 /// The error of the last call.

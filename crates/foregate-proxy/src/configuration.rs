@@ -10,8 +10,8 @@ use foregate_module::Pipeline;
 use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
-    AccessLogSettings, CacheStore, CompareSamples, DashboardSettings, Fallback, Files, Limits, Listen,
-    MEMORY_PER_WORKER, PassedNames, ProcessUser, RoutePlan, ShieldSettings, Timeouts, TraceExport,
+    AccessLogSettings, CacheStore, CompareSamples, DashboardSettings, EngineChoice, Fallback, Files, Limits,
+    Listen, MEMORY_PER_WORKER, PassedNames, ProcessUser, RoutePlan, ShieldSettings, Timeouts, TraceExport,
     UpstreamSettings,
 };
 
@@ -44,6 +44,8 @@ pub struct Settings {
     pub temporary_folder: Option<PathBuf>,
     /// Certificates that the proxy obtains itself, if any.
     pub automatic: Option<Arc<Automatic>>,
+    /// The engine for reads of files that are not in memory: of the cache and of served folders.
+    pub disk_engine: EngineChoice,
     /// The store of all caches.
     pub cache_store: CacheStore,
     /// The group of proxies that this one belongs to, if any.
@@ -95,6 +97,7 @@ impl Settings {
             trace_export: None,
             temporary_folder: None,
             automatic: None,
+            disk_engine: EngineChoice::default(),
             cache_store: CacheStore::default(),
             shield: None,
             limits: Limits::default(),

@@ -181,7 +181,8 @@ impl Config {
     ///
     /// A folder cannot be opened; with its path.
     pub fn open_folders(&mut self, old: &[Arc<Folder>]) -> io::Result<()> {
-        let folders = self.settings.folders.iter().map(|settings| Folder::open(settings, old));
+        let folders = self.settings.folders.iter();
+        let folders = folders.map(|settings| Folder::open(settings, self.settings.disk_engine, old));
         self.folders = folders.collect::<io::Result<_>>()?;
         Ok(())
     }
@@ -352,7 +353,10 @@ impl Proxy {
         let threads = threads.map_or(1, std::num::NonZeroUsize::get);
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         pressure::set_limit(config.settings.memory());
-        let cache = Cache::new(&config.settings.cache_store, Arc::clone(&metrics), folders)?;
+        let settings = &config.settings;
+        let reads_files = !settings.folders.is_empty() || !settings.cache_store.disks.is_empty();
+        crate::folders::tell_engine(settings.disk_engine, reads_files);
+        let cache = Cache::new(&settings.cache_store, settings.disk_engine, Arc::clone(&metrics), folders)?;
         let cache = Arc::new(cache.continuing(identity));
         cache.set_shield(config.settings.shield.as_ref());
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));

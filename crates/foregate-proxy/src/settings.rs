@@ -34,6 +34,8 @@ pub use self::access_log::{
 };
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
+pub use foregate_io::{EngineChoice, io_uring};
+
 pub use self::cache::{CacheDisk, CacheReserve, CacheSettings, CacheStore, RouteCache};
 pub use self::compare::{Compare, CompareMode, CompareRules, CompareSamples};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};

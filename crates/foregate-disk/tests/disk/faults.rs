@@ -10,7 +10,7 @@ use foregate_disk::{DirectorySettings, DiskLookup};
 use foregate_io::{Call, Fault, Faults, Limits, wait};
 use foregate_wire::HeaderList;
 
-use crate::scene::{SIZE, Scene};
+use crate::scene::{SIZE, Scene, by_each_engine, directory};
 
 /// A fault at the n-th call of a kind, or at all from there on.
 struct At {
@@ -46,7 +46,7 @@ const CALLS: [Call; 8] =
 
 /// Everything that a store does, with a fault in it. `false` if the store did not even open.
 fn scenario(path: &std::path::Path, faults: Option<Arc<dyn Faults>>) -> bool {
-    let settings = DirectorySettings { faults, ..DirectorySettings::new(path, SIZE) };
+    let settings = DirectorySettings { faults, ..directory(path, SIZE) };
     let Ok(scene) = Scene::with(vec![settings]) else { return false };
     let scene = scene.recovered();
     for number in 0..40 {
@@ -71,124 +71,133 @@ fn scenario(path: &std::path::Path, faults: Option<Arc<dyn Faults>>) -> bool {
 
 #[test]
 fn each_call_may_fail_once() {
-    let errors = [rustix::io::Errno::IO, rustix::io::Errno::NOSPC, rustix::io::Errno::ROFS];
-    for call in CALLS {
-        for number in 1..=6 {
-            let error = Fault::Error(errors[number % 3].raw_os_error());
-            for fault in [error, Fault::Short(1 + number * 100)] {
-                let folder = tempfile::tempdir().unwrap();
-                let at = At { call, number, lasts: false, fault, seen: AtomicUsize::new(0) };
-                scenario(folder.path(), Some(Arc::new(at)));
-                // The next process finds right objects only, and works.
-                let scene = Scene::open(folder.path()).recovered();
-                for number in 0..101 {
-                    assert!(
-                        scene.get(number, None).is_none() || number % 10 != 3,
-                        "{call:?} {number} {fault:?}: a purge was lost"
-                    );
+    by_each_engine(|| {
+        let errors = [rustix::io::Errno::IO, rustix::io::Errno::NOSPC, rustix::io::Errno::ROFS];
+        for call in CALLS {
+            for number in 1..=6 {
+                let error = Fault::Error(errors[number % 3].raw_os_error());
+                for fault in [error, Fault::Short(1 + number * 100)] {
+                    let folder = tempfile::tempdir().unwrap();
+                    let at = At { call, number, lasts: false, fault, seen: AtomicUsize::new(0) };
+                    scenario(folder.path(), Some(Arc::new(at)));
+                    // The next process finds right objects only, and works.
+                    let scene = Scene::open(folder.path()).recovered();
+                    for number in 0..101 {
+                        assert!(
+                            scene.get(number, None).is_none() || number % 10 != 3,
+                            "{call:?} {number} {fault:?}: a purge was lost"
+                        );
+                    }
+                    assert!(scene.put(300, 1, 100));
+                    scene.flush();
+                    assert_eq!(scene.get(300, None), Some((1, 100)), "{call:?} {fault:?}");
+                    scene.close();
                 }
-                assert!(scene.put(300, 1, 100));
-                scene.flush();
-                assert_eq!(scene.get(300, None), Some((1, 100)), "{call:?} {fault:?}");
-                scene.close();
             }
         }
-    }
+    });
 }
 
 #[test]
 fn short_calls_are_no_faults() {
-    for call in [Call::Read, Call::Write] {
-        let folder = tempfile::tempdir().unwrap();
-        let fault = Fault::Short(4093);
-        let at = At { call, number: 1, lasts: true, fault, seen: AtomicUsize::new(0) };
-        let settings =
-            DirectorySettings { faults: Some(Arc::new(at)), ..DirectorySettings::new(folder.path(), SIZE) };
-        let scene = Scene::with(vec![settings]).unwrap().recovered();
-        assert!(scene.put(1, 1, 50_000) && scene.fill(2, 1, 300_000));
-        scene.flush();
-        assert_eq!(scene.get(1, None), Some((1, 50_000)));
-        assert_eq!(scene.get(2, None), Some((1, 300_000)));
-        let stat = scene.stat();
-        assert_eq!((stat.errors, stat.corrupt, stat.dropped), (0, 0, 0), "{stat:?}");
-        scene.close();
-    }
+    by_each_engine(|| {
+        for call in [Call::Read, Call::Write] {
+            let folder = tempfile::tempdir().unwrap();
+            let fault = Fault::Short(4093);
+            let at = At { call, number: 1, lasts: true, fault, seen: AtomicUsize::new(0) };
+            let settings = DirectorySettings { faults: Some(Arc::new(at)), ..directory(folder.path(), SIZE) };
+            let scene = Scene::with(vec![settings]).unwrap().recovered();
+            assert!(scene.put(1, 1, 50_000) && scene.fill(2, 1, 300_000));
+            scene.flush();
+            assert_eq!(scene.get(1, None), Some((1, 50_000)));
+            assert_eq!(scene.get(2, None), Some((1, 300_000)));
+            let stat = scene.stat();
+            assert_eq!((stat.errors, stat.corrupt, stat.dropped), (0, 0, 0), "{stat:?}");
+            scene.close();
+        }
+    });
 }
 
 #[test]
 fn a_full_file_system_is_counted_and_pauses_writing() {
-    let folder = tempfile::tempdir().unwrap();
-    let fault = Fault::Error(rustix::io::Errno::NOSPC.raw_os_error());
-    // The writes before are those of the store, the journal and the first segment.
-    let at = At { call: Call::Write, number: 5, lasts: true, fault, seen: AtomicUsize::new(0) };
-    let settings =
-        DirectorySettings { faults: Some(Arc::new(at)), ..DirectorySettings::new(folder.path(), SIZE) };
-    let scene = Scene::with(vec![settings]).unwrap().recovered();
-    for number in 0..20 {
-        scene.put(number, 1, 10_000);
-        scene.flush();
-    }
-    let stat = scene.stat();
-    assert!(stat.errors > 0 && stat.errors < 5 && stat.dropped > 10, "{stat:?}");
-    assert!(!scene.put(99, 1, 100), "nothing is taken for some time");
-    assert!(scene.disk.fill(scene.key(99).0).is_none());
-    assert!(!stat.off, "reads go on");
+    by_each_engine(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let fault = Fault::Error(rustix::io::Errno::NOSPC.raw_os_error());
+        // The writes before are those of the store, the journal and the first segment.
+        let at = At { call: Call::Write, number: 5, lasts: true, fault, seen: AtomicUsize::new(0) };
+        let settings = DirectorySettings { faults: Some(Arc::new(at)), ..directory(folder.path(), SIZE) };
+        let scene = Scene::with(vec![settings]).unwrap().recovered();
+        for number in 0..20 {
+            scene.put(number, 1, 10_000);
+            scene.flush();
+        }
+        let stat = scene.stat();
+        assert!(stat.errors > 0 && stat.errors < 5 && stat.dropped > 10, "{stat:?}");
+        assert!(!scene.put(99, 1, 100), "nothing is taken for some time");
+        assert!(scene.disk.fill(scene.key(99).0).is_none());
+        assert!(!stat.off, "reads go on");
+    });
 }
 
 #[test]
 fn a_disk_that_goes_on_failing_is_off_for_some_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::open(folder.path()).recovered();
-    for number in 0..20 {
-        scene.put(number, 1, 10_000);
-    }
-    scene.close();
-    let fault = Fault::Error(rustix::io::Errno::IO.raw_os_error());
-    let at = At { call: Call::Read, number: 30, lasts: true, fault, seen: AtomicUsize::new(0) };
-    let settings =
-        DirectorySettings { faults: Some(Arc::new(at)), ..DirectorySettings::new(folder.path(), SIZE) };
-    let scene = Scene::with(vec![settings]).unwrap().recovered();
-    let found = (0..200).filter(|&number| scene.get(number % 20, None).is_some()).count();
-    let stat = scene.stat();
-    assert!(stat.off && (5..=6).contains(&stat.errors), "{found} found, {stat:?}");
-    let (key, text) = scene.key(1);
-    assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), DiskLookup::Unavailable));
-    assert!(!scene.disk.may_have(key));
+    by_each_engine(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let scene = Scene::open(folder.path()).recovered();
+        for number in 0..20 {
+            scene.put(number, 1, 10_000);
+        }
+        scene.close();
+        let fault = Fault::Error(rustix::io::Errno::IO.raw_os_error());
+        let at = At { call: Call::Read, number: 30, lasts: true, fault, seen: AtomicUsize::new(0) };
+        let settings = DirectorySettings { faults: Some(Arc::new(at)), ..directory(folder.path(), SIZE) };
+        let scene = Scene::with(vec![settings]).unwrap().recovered();
+        let found = (0..200).filter(|&number| scene.get(number % 20, None).is_some()).count();
+        let stat = scene.stat();
+        assert!(stat.off && (5..=6).contains(&stat.errors), "{found} found, {stat:?}");
+        let (key, text) = scene.key(1);
+        assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), DiskLookup::Unavailable));
+        assert!(!scene.disk.may_have(key));
+    });
 }
 
 #[test]
 fn a_disk_that_hangs_delays_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::open(folder.path()).recovered();
-    for number in 0..20 {
-        scene.put(number, 1, 10_000);
-    }
-    scene.close();
-    let hangs = Arc::new(Hangs(AtomicBool::new(false)));
-    let settings = DirectorySettings {
-        faults: Some(Arc::clone(&hangs) as Arc<dyn Faults>),
-        io: Limits { threads: 2, ..Limits::default() },
-        ..DirectorySettings::new(folder.path(), SIZE)
-    };
-    let scene = &Scene::with(vec![settings]).unwrap().recovered();
-    assert!((0..20).all(|number| scene.get(number, None).is_some()));
-    hangs.0.store(true, Ordering::Relaxed);
-    let fast = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for number in 0..10 {
-            let fast = &fast;
-            scope.spawn(move || {
-                let (key, text) = scene.key(number);
-                let start = Instant::now();
-                let found = wait(scene.disk.get(key, &text, &HeaderList::new()));
-                if matches!(found, DiskLookup::Unavailable) && start.elapsed() < Duration::from_millis(200) {
-                    fast.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+    by_each_engine(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let scene = Scene::open(folder.path()).recovered();
+        for number in 0..20 {
+            scene.put(number, 1, 10_000);
         }
+        scene.close();
+        let hangs = Arc::new(Hangs(AtomicBool::new(false)));
+        let settings = DirectorySettings {
+            faults: Some(Arc::clone(&hangs) as Arc<dyn Faults>),
+            io: Limits { threads: 2, ..Limits::default() },
+            ..directory(folder.path(), SIZE)
+        };
+        let scene = &Scene::with(vec![settings]).unwrap().recovered();
+        assert!((0..20).all(|number| scene.get(number, None).is_some()));
+        hangs.0.store(true, Ordering::Relaxed);
+        let fast = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for number in 0..10 {
+                let fast = &fast;
+                scope.spawn(move || {
+                    let (key, text) = scene.key(number);
+                    let start = Instant::now();
+                    let found = wait(scene.disk.get(key, &text, &HeaderList::new()));
+                    if matches!(found, DiskLookup::Unavailable)
+                        && start.elapsed() < Duration::from_millis(200)
+                    {
+                        fast.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        assert!(fast.load(Ordering::Relaxed) >= 6, "{fast:?} of 10 passed in time");
+        assert!(scene.stat().busy >= 6, "{:?}", scene.stat());
     });
-    assert!(fast.load(Ordering::Relaxed) >= 6, "{fast:?} of 10 passed in time");
-    assert!(scene.stat().busy >= 6, "{:?}", scene.stat());
 }
 
 /// Calls of a kind fail while it is set.
@@ -203,76 +212,82 @@ impl Faults for Fails {
 
 #[test]
 fn a_disk_that_fails_at_the_start_is_off_until_it_works() {
-    use rustix::io::Errno;
-    let faults = [
-        (Call::Write, Errno::NOSPC),
-        (Call::Create, Errno::ROFS),
-        (Call::Create, Errno::NOSPC),
-        (Call::Rename, Errno::IO),
-        (Call::Sync, Errno::IO),
-    ];
-    for (call, errno) in faults {
-        let folder = tempfile::tempdir().unwrap();
-        let scene = Scene::open(folder.path()).recovered();
-        for number in 0..20 {
-            scene.put(number, 1, 10_000);
+    by_each_engine(|| {
+        use rustix::io::Errno;
+        let faults = [
+            (Call::Write, Errno::NOSPC),
+            (Call::Create, Errno::ROFS),
+            (Call::Create, Errno::NOSPC),
+            (Call::Rename, Errno::IO),
+            (Call::Sync, Errno::IO),
+        ];
+        for (call, errno) in faults {
+            let folder = tempfile::tempdir().unwrap();
+            let scene = Scene::open(folder.path()).recovered();
+            for number in 0..20 {
+                scene.put(number, 1, 10_000);
+            }
+            scene.close();
+            let fails = Arc::new(Fails(call, errno, AtomicBool::new(true)));
+            let settings = DirectorySettings {
+                faults: Some(Arc::clone(&fails) as Arc<dyn Faults>),
+                retry: Duration::from_millis(20),
+                ..directory(folder.path(), SIZE)
+            };
+            let scene = Scene::with(vec![settings]).unwrap();
+            assert!(scene.stat().off && scene.stat().errors > 0, "{call:?} {:?}", scene.stat());
+            let (key, text) = scene.key(1);
+            assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), DiskLookup::Unavailable));
+            assert!(!scene.put(50, 1, 100) && scene.disk.fill(key).is_none());
+            scene.flush();
+            wait(async {
+                let purge = Purge::Tag(Tag::new(b"t3"));
+                assert!(
+                    scene.disk.purge(&purge, Strength::Hard).await.is_err(),
+                    "{call:?}: nothing was written"
+                );
+            });
+            assert!(
+                Scene::with(vec![directory(folder.path(), SIZE)]).is_err(),
+                "the folder is locked all the same"
+            );
+            fails.2.store(false, Ordering::Relaxed);
+            let start = Instant::now();
+            while scene.stat().off {
+                assert!(start.elapsed() < Duration::from_secs(30), "{call:?}: it stays off");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let scene = scene.recovered();
+            for number in 0..20 {
+                let expected = (number % 10 != 3).then_some((1, 10_000));
+                assert_eq!(scene.get(number, None), expected, "{call:?} {errno:?}: {number}");
+            }
+            assert!(scene.put(50, 1, 100));
+            scene.close();
+            // The purge has reached the journal.
+            let scene = Scene::open(folder.path()).recovered();
+            assert_eq!((scene.get(3, None), scene.get(50, None)), (None, Some((1, 100))), "{call:?}");
+            scene.close();
         }
-        scene.close();
-        let fails = Arc::new(Fails(call, errno, AtomicBool::new(true)));
-        let settings = DirectorySettings {
-            faults: Some(Arc::clone(&fails) as Arc<dyn Faults>),
-            retry: Duration::from_millis(20),
-            ..DirectorySettings::new(folder.path(), SIZE)
-        };
-        let scene = Scene::with(vec![settings]).unwrap();
-        assert!(scene.stat().off && scene.stat().errors > 0, "{call:?} {:?}", scene.stat());
-        let (key, text) = scene.key(1);
-        assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), DiskLookup::Unavailable));
-        assert!(!scene.put(50, 1, 100) && scene.disk.fill(key).is_none());
-        scene.flush();
-        wait(async {
-            let purge = Purge::Tag(Tag::new(b"t3"));
-            assert!(scene.disk.purge(&purge, Strength::Hard).await.is_err(), "{call:?}: nothing was written");
-        });
-        assert!(
-            Scene::with(vec![DirectorySettings::new(folder.path(), SIZE)]).is_err(),
-            "the folder is locked all the same"
-        );
-        fails.2.store(false, Ordering::Relaxed);
-        let start = Instant::now();
-        while scene.stat().off {
-            assert!(start.elapsed() < Duration::from_secs(30), "{call:?}: it stays off");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let scene = scene.recovered();
-        for number in 0..20 {
-            let expected = (number % 10 != 3).then_some((1, 10_000));
-            assert_eq!(scene.get(number, None), expected, "{call:?} {errno:?}: {number}");
-        }
-        assert!(scene.put(50, 1, 100));
-        scene.close();
-        // The purge has reached the journal.
-        let scene = Scene::open(folder.path()).recovered();
-        assert_eq!((scene.get(3, None), scene.get(50, None)), (None, Some((1, 100))), "{call:?}");
-        scene.close();
-    }
+    });
 }
 
 #[test]
 fn a_purge_on_a_disk_that_is_off_since_the_start_survives_a_kill() {
-    let folder = tempfile::tempdir().unwrap();
-    let scene = Scene::open(folder.path()).recovered();
-    scene.put(3, 1, 10_000);
-    scene.close();
-    let fails = Fails(Call::Write, rustix::io::Errno::NOSPC, AtomicBool::new(true));
-    let settings =
-        DirectorySettings { faults: Some(Arc::new(fails)), ..DirectorySettings::new(folder.path(), SIZE) };
-    let scene = Scene::with(vec![settings]).unwrap();
-    wait(async {
-        let _ = scene.disk.purge(&Purge::Tag(Tag::new(b"t3")), Strength::Hard).await;
+    by_each_engine(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let scene = Scene::open(folder.path()).recovered();
+        scene.put(3, 1, 10_000);
+        scene.close();
+        let fails = Fails(Call::Write, rustix::io::Errno::NOSPC, AtomicBool::new(true));
+        let settings = DirectorySettings { faults: Some(Arc::new(fails)), ..directory(folder.path(), SIZE) };
+        let scene = Scene::with(vec![settings]).unwrap();
+        wait(async {
+            let _ = scene.disk.purge(&Purge::Tag(Tag::new(b"t3")), Strength::Hard).await;
+        });
+        scene.close();
+        let scene = Scene::open(folder.path()).recovered();
+        assert_eq!(scene.get(3, None), None);
+        scene.close();
     });
-    scene.close();
-    let scene = Scene::open(folder.path()).recovered();
-    assert_eq!(scene.get(3, None), None);
-    scene.close();
 }

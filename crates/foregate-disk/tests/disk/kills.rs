@@ -10,7 +10,7 @@ use std::time::Duration;
 use foregate_cache::{Purge, Strength, Tag};
 use foregate_io::wait;
 
-use crate::scene::{Random, Scene};
+use crate::scene::{Random, Scene, by_each_engine};
 
 const FOLDER: &str = "FOREGATE_DISK_TEST";
 const NUMBERS: u64 = 400;
@@ -50,54 +50,57 @@ fn child() {
 
 #[test]
 fn a_kill_at_any_moment_leaves_a_store_that_is_right() {
-    let folder = tempfile::tempdir().unwrap();
-    let told = folder.path().join("told");
-    let mut random = Random(7);
-    let (mut found, mut restored) = (0_u64, 0_u64);
-    for kill in 0..kills() {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["kills::child", "--exact", "--nocapture"])
-            .env(FOLDER, folder.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        while !lines.next().expect("a child that begins").unwrap().contains("ready") {}
-        std::thread::sleep(Duration::from_micros(random.below(60_000)));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let scene = Scene::open(folder.path()).recovered();
-        let stat = scene.stat();
-        restored += stat.entries as u64;
-        let floors: Vec<_> = fs::read_to_string(&told)
-            .unwrap_or_default()
-            .lines()
-            .map(|line| {
-                line.split_once(' ')
-                    .map(|(tag, floor)| (tag.parse().unwrap(), floor.parse().unwrap()))
-                    .unwrap()
-            })
-            .collect::<Vec<(u64, u64)>>();
-        for number in 0..NUMBERS {
-            let (key, text) = scene.key(number);
-            let sequence = match wait(scene.disk.get(key, &text, &foregate_wire::HeaderList::new())) {
-                foregate_disk::DiskLookup::Object { object, .. }
-                | foregate_disk::DiskLookup::File { object, .. } => object.sequence().get(),
-                _ => continue,
-            };
-            found += 1;
-            // Looks at each byte.
-            assert!(scene.get(number, None).is_some());
-            let floor = floors.iter().filter(|(tag, _)| *tag == number % 10).map(|(_, floor)| *floor).max();
-            assert!(
-                floor.is_none_or(|floor| sequence >= floor),
-                "kill {kill}: {number} was purged by {floor:?}"
-            );
+    by_each_engine(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let told = folder.path().join("told");
+        let mut random = Random(7);
+        let (mut found, mut restored) = (0_u64, 0_u64);
+        for kill in 0..kills() {
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args(["kills::child", "--exact", "--nocapture"])
+                .env(FOLDER, folder.path())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            while !lines.next().expect("a child that begins").unwrap().contains("ready") {}
+            std::thread::sleep(Duration::from_micros(random.below(60_000)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let scene = Scene::open(folder.path()).recovered();
+            let stat = scene.stat();
+            restored += stat.entries as u64;
+            let floors: Vec<_> = fs::read_to_string(&told)
+                .unwrap_or_default()
+                .lines()
+                .map(|line| {
+                    line.split_once(' ')
+                        .map(|(tag, floor)| (tag.parse().unwrap(), floor.parse().unwrap()))
+                        .unwrap()
+                })
+                .collect::<Vec<(u64, u64)>>();
+            for number in 0..NUMBERS {
+                let (key, text) = scene.key(number);
+                let sequence = match wait(scene.disk.get(key, &text, &foregate_wire::HeaderList::new())) {
+                    foregate_disk::DiskLookup::Object { object, .. }
+                    | foregate_disk::DiskLookup::File { object, .. } => object.sequence().get(),
+                    _ => continue,
+                };
+                found += 1;
+                // Looks at each byte.
+                assert!(scene.get(number, None).is_some());
+                let floor =
+                    floors.iter().filter(|(tag, _)| *tag == number % 10).map(|(_, floor)| *floor).max();
+                assert!(
+                    floor.is_none_or(|floor| sequence >= floor),
+                    "kill {kill}: {number} was purged by {floor:?}"
+                );
+            }
+            assert_eq!((stat.errors, stat.off), (0, false), "kill {kill}: {stat:?}");
+            scene.close();
         }
-        assert_eq!((stat.errors, stat.off), (0, false), "kill {kill}: {stat:?}");
-        scene.close();
-    }
-    println!("{} kills, {restored} entries restored, {found} objects found", kills());
-    assert!(found > kills() * 20, "{found} objects found after {} kills", kills());
+        println!("{} kills, {restored} entries restored, {found} objects found", kills());
+        assert!(found > kills() * 20, "{found} objects found after {} kills", kills());
+    });
 }

@@ -1,6 +1,7 @@
 //! Objects with recognisable bodies, and a tier to keep them.
 
-use std::path::Path;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use foregate_cache::{
     Response, Secret, Uri, store,
 };
 use foregate_disk::{DirectorySettings, Disk, DiskLookup, OpenError, Stat};
-use foregate_io::wait;
+use foregate_io::{EngineChoice, wait};
 use foregate_wire::{HeaderList, Scheme};
 
 pub const SIZE: u64 = 16 << 20;
@@ -26,6 +27,26 @@ impl Random {
     }
 }
 
+/// Both engines. A kernel that refuses the ring fails the tests.
+const ENGINES: [EngineChoice; 2] = [EngineChoice::Threads, EngineChoice::IoUring];
+
+thread_local! {
+    static ENGINE: Cell<EngineChoice> = const { Cell::new(EngineChoice::Auto) };
+}
+
+/// Runs a test with each engine.
+pub fn by_each_engine(test: impl Fn()) {
+    for engine in ENGINES {
+        ENGINE.set(engine);
+        test();
+    }
+}
+
+/// A directory with the engine of the test.
+pub fn directory(path: impl Into<PathBuf>, size: u64) -> DirectorySettings {
+    DirectorySettings { engine: ENGINE.get(), ..DirectorySettings::new(path, size) }
+}
+
 pub struct Scene {
     pub disk: Disk,
     pub floors: Arc<Floors>,
@@ -33,7 +54,7 @@ pub struct Scene {
 
 impl Scene {
     pub fn open(path: &Path) -> Self {
-        Self::with(vec![DirectorySettings::new(path, SIZE)]).unwrap()
+        Self::with(vec![directory(path, SIZE)]).unwrap()
     }
 
     pub fn with(directories: Vec<DirectorySettings>) -> Result<Self, OpenError> {

@@ -211,6 +211,7 @@ fn disk((folder, stat): &(PathBuf, Stat)) -> Value {
         "errors": stat.errors,
         "corrupt": stat.corrupt,
         "busy": stat.busy,
+        "engine": stat.engine.name(),
         "longest_wait_us": stat.longest_wait,
         "recovering": stat.recovering,
         "off": stat.off,

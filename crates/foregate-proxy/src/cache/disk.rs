@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::Recording;
 use crate::random;
-use crate::settings::CacheDisk;
+use crate::settings::{CacheDisk, EngineChoice};
 
 /// The time that a lookup may take. A disk that needs longer is passed by: the origin is asked.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -43,6 +43,7 @@ pub(super) struct DiskTier {
     open: ArcSwapOption<Disk>,
     outside: Mutex<Vec<Arc<OutsideDirectory>>>,
     configured: Mutex<Vec<CacheDisk>>,
+    engine: EngineChoice,
 }
 
 /// The parts of a cache that are the same in all tiers.
@@ -55,6 +56,7 @@ impl DiskTier {
     /// Opens the folders. It blocks, at the start.
     pub fn start(
         disks: &[CacheDisk],
+        engine: EngineChoice,
         floors: &Arc<Floors>,
         folders: Folders,
     ) -> io::Result<(Arc<Self>, TierIdentity)> {
@@ -62,6 +64,7 @@ impl DiskTier {
             open: ArcSwapOption::empty(),
             outside: Mutex::default(),
             configured: Mutex::new(disks.to_vec()),
+            engine,
         };
         let mut identity = TierIdentity {
             secret: Secret::new(random_bytes()),
@@ -70,7 +73,7 @@ impl DiskTier {
         if disks.is_empty() {
             return Ok((Arc::new(tier), identity));
         }
-        match open(disks, floors, folders) {
+        match open(&tier.settings(), floors, folders) {
             Ok(disk) => {
                 // Keys on a disk were hashed with the secret that is stored there, and ages continue from there.
                 identity = TierIdentity { secret: disk.secret(), started: disk.started() };
@@ -182,7 +185,11 @@ impl DiskTier {
     }
 
     fn settings(&self) -> Vec<DirectorySettings> {
-        self.configured.lock().iter().map(|disk| DirectorySettings::new(&disk.folder, disk.size)).collect()
+        let settings = |disk: &CacheDisk| DirectorySettings {
+            engine: self.engine,
+            ..DirectorySettings::new(&disk.folder, disk.size)
+        };
+        self.configured.lock().iter().map(settings).collect()
     }
 
     fn go_outside(&self, known: Sequence) -> Result<Vec<Arc<OutsideDirectory>>, OpenError> {
@@ -255,11 +262,10 @@ fn rest(pause: Duration) {
     never.wait_for(&mut lock.lock(), pause);
 }
 
-fn open(disks: &[CacheDisk], floors: &Arc<Floors>, folders: Folders) -> Result<Disk, OpenError> {
+fn open(settings: &[DirectorySettings], floors: &Arc<Floors>, folders: Folders) -> Result<Disk, OpenError> {
     let mut attempts = 0;
     loop {
-        let settings = disks.iter().map(|disk| DirectorySettings::new(&disk.folder, disk.size)).collect();
-        match Disk::open(settings, floors, random_bytes) {
+        match Disk::open(settings.to_vec(), floors, random_bytes) {
             Err(error) if matches!(error.reason, Reason::Locked) && folders == Folders::Required => {
                 attempts += 1;
                 if attempts == ATTEMPTS {

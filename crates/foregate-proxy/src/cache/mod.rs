@@ -35,7 +35,7 @@ pub use self::shield::{
 pub use self::store::{Hit, Recording, Store, StoreFound};
 use crate::counters::cache::CacheFigures;
 use crate::counters::metrics::Metrics;
-use crate::settings::{CacheStore, ShieldSettings};
+use crate::settings::{CacheStore, EngineChoice, ShieldSettings};
 
 /// The parts of a cache that its stored responses depend on.
 #[derive(Debug, Clone, Copy)]
@@ -71,10 +71,15 @@ impl Cache {
     ///
     /// # Errors
     /// A folder of the disk tier cannot be used.
-    pub fn new(settings: &CacheStore, metrics: Arc<Metrics>, folders: Folders) -> io::Result<Self> {
+    pub fn new(
+        settings: &CacheStore,
+        engine: EngineChoice,
+        metrics: Arc<Metrics>,
+        folders: Folders,
+    ) -> io::Result<Self> {
         let floors = Arc::new(Floors::default());
         let (disk, TierIdentity { secret, started: start }) =
-            DiskTier::start(&settings.disks, &floors, folders)?;
+            DiskTier::start(&settings.disks, engine, &floors, folders)?;
         let reserve = settings.reserve.as_ref().map(Reserve::start).transpose()?;
         Ok(Self {
             reserve,
@@ -316,7 +321,9 @@ mod tests {
     #[tokio::test]
     async fn purges_by_clients_are_forgotten_before_they_are_too_many() {
         let settings = CacheStore { memory: 1 << 20, ..CacheStore::default() };
-        let cache = Arc::new(Cache::new(&settings, Arc::default(), Folders::Required).unwrap());
+        let cache = Arc::new(
+            Cache::new(&settings, EngineChoice::default(), Arc::default(), Folders::Required).unwrap(),
+        );
         for number in 0..200_000_u32 {
             let path = format!("/{number}");
             let uri = Uri {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use foregate_io::{Directory, Limits, Links, OpenHow, Stat};
+use foregate_io::{Directory, EngineChoice, Limits, Links, OpenHow, Stat};
 use parking_lot::Mutex;
 
 use self::open_files::OpenFiles;
@@ -35,6 +35,16 @@ const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
 /// they wait longer than those of a cache.
 const LIMITS: Limits =
     Limits { threads: 64, queue: 1024, patience: Duration::from_secs(1), stuck: Duration::from_secs(5) };
+
+/// Logs an engine that is not the preferred one, if it has work.
+pub(crate) fn tell_engine(engine: EngineChoice, has_work: bool) {
+    if engine == EngineChoice::Auto
+        && has_work
+        && let Err(error) = foregate_io::io_uring()
+    {
+        tracing::info!("{error}: threads read files that are not in memory");
+    }
+}
 
 /// A served folder.
 #[derive(Debug)]
@@ -88,14 +98,14 @@ impl Folder {
     /// # Errors
     ///
     /// The folder cannot be opened; the message has its path.
-    pub fn open(settings: &Arc<Files>, old: &[Arc<Self>]) -> io::Result<Arc<Self>> {
+    pub fn open(settings: &Arc<Files>, engine: EngineChoice, old: &[Arc<Self>]) -> io::Result<Arc<Self>> {
         if let Some(same) = old.iter().find(|old| old.settings == *settings) {
             // The path may lead elsewhere by now.
             *same.followed.lock() = None;
             same.open_files.forget();
             return Ok(Arc::clone(same));
         }
-        let directory = Directory::open_root(&settings.folder, LIMITS).map_err(|error| {
+        let directory = Directory::open_root(&settings.folder, LIMITS, engine).map_err(|error| {
             io::Error::new(error.kind(), format!("folder {}: {error}", settings.folder.display()))
         })?;
         let links = match settings.links {

@@ -250,14 +250,14 @@ impl Drop for Sweeper {
 mod tests {
     use std::path::Path;
 
-    use foregate_io::{Directory, Limits, OpenHow, wait};
+    use foregate_io::{Directory, EngineChoice, Limits, OpenHow, wait};
 
     use super::*;
 
     /// A file as if it had not been changed just now.
     fn open(folder: &Path, name: &str) -> Arc<OpenFile> {
         std::fs::write(folder.join(name), name).unwrap();
-        let directory = Directory::open_root(folder, Limits::default()).unwrap();
+        let directory = Directory::open_root(folder, Limits::default(), EngineChoice::default()).unwrap();
         let file = wait(directory.open(Path::new(name), OpenHow::read())).unwrap();
         let mut open = OpenFile::new(file, Instant::now());
         assert!(open.place.is_none(), "it was changed just now");
@@ -288,7 +288,8 @@ mod tests {
     async fn a_file_that_may_change_within_a_tick_is_not_kept() {
         let (folder, files) = (tempfile::tempdir().unwrap(), Arc::new(OpenFiles::default()));
         std::fs::write(folder.path().join("a"), "a").unwrap();
-        let directory = Directory::open_root(folder.path(), Limits::default()).unwrap();
+        let directory =
+            Directory::open_root(folder.path(), Limits::default(), EngineChoice::default()).unwrap();
         let file = wait(directory.open(Path::new("a"), OpenHow::read())).unwrap();
         let file = Arc::new(OpenFile::new(file, Instant::now()));
         files.keep(b"a", &file, files.forgotten());

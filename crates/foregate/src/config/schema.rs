@@ -48,6 +48,7 @@ pub static ROOT: Block = Block {
         logs::ACCESS_LOG_KEY,
         logs::TRACE_EXPORT_KEY,
         Key::one("temporary-folder", "PATH", "temporary-folder \"/var/tmp\"", "The folder for long bodies that modules inspect. They lie in files without names; `limits { filter-files }` bounds them. Do not name a folder in memory, such as `tmpfs`.").otherwise("`TMPDIR`, or `/tmp`"),
+        cache::DISK_ENGINE_KEY,
         cache::CACHE_STORE_KEY,
         shield::SHIELD_KEY,
         Key::block("limits", &LIMITS, "limits { head-fields 200 }", "Limits on sizes and counts for clients."),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_proxy::configuration::Settings;
+use foregate_proxy::settings::io_uring;
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 use super::Finding;
@@ -17,7 +18,7 @@ const EARLIEST: u64 = 1_767_225_600;
 const FEW_PORTS: u64 = 10_000;
 
 pub(super) fn look(settings: Option<&Settings>) -> Vec<Finding> {
-    let mut findings = vec![descriptors(), accept_queue(settings), local_ports(), kernel(), clock()];
+    let mut findings = vec![descriptors(), accept_queue(settings), local_ports(), kernel(), ring(), clock()];
     findings.extend(memory(settings));
     findings
 }
@@ -95,6 +96,20 @@ fn kernel() -> Finding {
         format!("{release} does not offer pidfd_open or memfd_create, which the supervisor needs"),
         "use Linux 5.4 or later, or allow both in the system-call filter of the container; `foregate run --single` needs neither",
     )
+}
+
+/// Whether the kernel reads files that are not in memory by itself. Containers often refuse it, which is no mistake.
+fn ring() -> Finding {
+    const SUBJECT: &str = "io_uring";
+    match io_uring() {
+        Ok(()) => Finding::ok(SUBJECT, "the kernel permits it, for reads of files that are not in memory"),
+        Err(error) => Finding::ok(
+            SUBJECT,
+            format!(
+                "{error}; threads read files that are not in memory. It needs Linux 6.1, io_uring_setup, io_uring_enter and io_uring_register in the system-call filter of a container, and kernel.io_uring_disabled=0"
+            ),
+        ),
+    }
 }
 
 fn clock() -> Finding {

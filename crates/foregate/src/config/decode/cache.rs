@@ -8,7 +8,9 @@ use foregate_cache::{ExtensionRule, Parameters, SetCookie, StatusLifetime};
 use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Place, Problem};
 use foregate_module::{Condition, PhaseId};
-use foregate_proxy::settings::{Action, CacheDisk, CacheReserve, CacheSettings, CacheStore, RouteCache};
+use foregate_proxy::settings::{
+    Action, CacheDisk, CacheReserve, CacheSettings, CacheStore, EngineChoice, RouteCache, io_uring,
+};
 
 use super::numbers::set;
 use super::shield::ReadShield;
@@ -30,6 +32,26 @@ const TOKEN: RangeInclusive<usize> = 16..=256;
 
 const SET_COOKIE: &[(&str, SetCookie)] =
     &[("refuse", SetCookie::Refuse), ("drop", SetCookie::Drop), ("store", SetCookie::Store)];
+
+const ENGINES: &[(&str, EngineChoice)] =
+    &[("auto", EngineChoice::Auto), ("threads", EngineChoice::Threads), ("io-uring", EngineChoice::IoUring)];
+
+/// The engine for reads of files.
+pub(super) fn disk_engine(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    inspect: bool,
+    engine: &mut EngineChoice,
+) {
+    set(engine, decoder.choice(item, 0, ENGINES));
+    if inspect
+        && *engine == EngineChoice::IoUring
+        && let Err(error) = io_uring()
+    {
+        let help = "write \"auto\" for threads where it is refused; `foregate doctor` tells what it needs";
+        decoder.push(Problem::new(Some(item.place()), error.to_string()).help(help));
+    }
+}
 
 pub(super) fn store(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, store: &mut CacheStore) {
     for (key, item) in decoder.block(item, &CACHE_STORE) {

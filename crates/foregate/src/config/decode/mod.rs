@@ -289,6 +289,7 @@ fn decode_of_process(
                 settings.compare_samples = samples;
             }
         }
+        "disk-engine" => cache::disk_engine(decoder, item, inspect, &mut settings.disk_engine),
         "cache-store" => cache::store(decoder, item, inspect, &mut settings.cache_store),
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),

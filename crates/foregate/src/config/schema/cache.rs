@@ -24,6 +24,15 @@ pub(super) const OF_ROUTE: Key = Key::one(
 .with(&CACHE)
 .otherwise("as the site has it");
 
+/// The key `disk-engine` at the top of a file.
+pub(super) const DISK_ENGINE_KEY: Key = Key::one(
+    "disk-engine",
+    "\"auto\"|\"threads\"|\"io-uring\"",
+    "disk-engine \"threads\"",
+    "How files that are not in memory are read, in the folders of `cache-store` and of `files`. `io-uring` has the kernel read them (Linux 6.1), which costs less processor time; `threads` has a pool of threads for each folder; `auto` takes `io-uring` where the kernel permits it, which containers often do not. With `io-uring`, the proxy does not start where it is refused. Folders that are open keep theirs until the next start.",
+)
+.default("\"auto\"");
+
 /// The key `cache-store` at the top of a file.
 pub(super) const CACHE_STORE_KEY: Key = Key::block(
     "cache-store",

@@ -1,0 +1,39 @@
+//! The engine that this process can have.
+
+use std::io;
+use std::sync::OnceLock;
+
+use crate::engine::{Engine, EngineChoice};
+use crate::sys::Ring;
+
+impl EngineChoice {
+    /// The engine for this choice in this process.
+    ///
+    /// # Errors
+    /// The kernel refuses the ring that the choice requires.
+    pub fn engine(self) -> io::Result<Engine> {
+        match (self, io_uring()) {
+            (Self::Threads, _) | (Self::Auto, Err(_)) => Ok(Engine::Threads),
+            (_, Ok(())) => Ok(Engine::IoUring),
+            (Self::IoUring, Err(error)) => Err(error),
+        }
+    }
+}
+
+/// Returns whether the kernel permits this process a ring as the engine needs it. It is tried once.
+///
+/// # Errors
+/// The reason: a container, a filter of system calls or `kernel.io_uring_disabled` forbids it, or
+/// the kernel is older than Linux 6.1.
+pub fn io_uring() -> io::Result<()> {
+    static TRIED: OnceLock<Option<i32>> = OnceLock::new();
+    let refused = TRIED.get_or_init(|| match Ring::new(1).and_then(|mut ring| ring.works()) {
+        Ok(true) => None,
+        Ok(false) => Some(rustix::io::Errno::TIMEDOUT.raw_os_error()),
+        Err(error) => Some(error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error())),
+    });
+    refused.map_or(Ok(()), |code| {
+        let error = io::Error::from_raw_os_error(code);
+        Err(io::Error::new(error.kind(), format!("the kernel refuses io_uring: {error}")))
+    })
+}

@@ -1,0 +1,337 @@
+//! The ring of a directory: reads and writes of open files by io_uring(7).
+//!
+//! One thread submits all operations and takes their results. It starts with the work, sleeps in
+//! the kernel while it has none, and ends when it is idle for long. Submitting can wait for a disk,
+//! so operations are submitted one by one; while one is held up, new ones go to the pool. A watcher
+//! gives back operations that have waited too long.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::faults::Fault;
+use crate::pool::{IDLE, Limits, Pool, STACK};
+use crate::running::{Running, use_all_cores};
+use crate::stat::{Counters, Stat};
+use crate::sys::{Ended, Ring};
+use crate::transfer::{Progress, Transfer};
+
+/// A submission that takes longer is held up by the disk.
+const HELD_UP: Duration = Duration::from_millis(2);
+/// The pause after the kernel had no memory for a submission.
+const PAUSE: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(crate) struct RingEngine(Arc<RingCore>);
+
+struct RingCore {
+    limits: Limits,
+    counters: Arc<Counters>,
+    /// For operations that the ring cannot take.
+    pool: Arc<Pool>,
+    state: Mutex<RingState>,
+    /// Operations wait that the thread may not take in time, or the ring is closed.
+    waiting: Condvar,
+}
+
+#[derive(Default)]
+struct RingState {
+    queue: VecDeque<(Instant, Transfer)>,
+    running: Running,
+    /// The start of the submission under way.
+    submitting: Option<Instant>,
+    /// The thread runs. It has a ring once there is a waker.
+    alive: bool,
+    waker: Option<Arc<OwnedFd>>,
+    /// The thread waits in the kernel, and nobody has woken it.
+    sleeping: bool,
+    watched: bool,
+    /// The watcher waits for work.
+    unneeded: bool,
+    /// The kernel refused a ring.
+    refused: bool,
+    closed: bool,
+}
+
+impl std::fmt::Debug for RingCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RingEngine").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl RingEngine {
+    pub(crate) fn new(limits: Limits, counters: Arc<Counters>, pool: Arc<Pool>) -> Self {
+        let (state, waiting) = (Mutex::default(), Condvar::new());
+        Self(Arc::new(RingCore { limits, counters, pool, state, waiting }))
+    }
+
+    pub(crate) fn submit(&self, transfer: Transfer) {
+        let core = &self.0;
+        let now = Instant::now();
+        let mut state = core.state.lock();
+        if state.refused || state.submitting.is_some_and(|since| now - since > HELD_UP) {
+            drop(state);
+            return core.leave_to_pool(transfer);
+        }
+        let free = core.limits.threads.saturating_sub(state.running.count());
+        let is_stuck = || state.running.oldest().is_some_and(|oldest| now - oldest > core.limits.stuck);
+        if state.queue.len() >= free + core.limits.queue || free == 0 && is_stuck() {
+            drop(state);
+            transfer.answer(Err(Error::Busy));
+            return;
+        }
+        if !state.alive && !start(core, serve) {
+            drop(state);
+            return core.leave_to_pool(transfer);
+        }
+        state.queue.push_back((now, transfer));
+        if !state.alive {
+            state.alive = true;
+        } else if state.sleeping && free > 0 {
+            state.sleeping = false;
+            let waker = state.waker.clone();
+            drop(state);
+            if let Some(waker) = waker {
+                wake(&waker);
+            }
+        } else {
+            core.watch(state);
+        }
+    }
+
+    /// Adds the figures of the ring to those of the pool.
+    pub(crate) fn stat(&self, stat: Stat) -> Stat {
+        let state = self.0.state.lock();
+        Stat {
+            engine: if state.refused { stat.engine } else { Engine::IoUring },
+            queued: stat.queued + state.queue.len(),
+            threads: stat.threads + usize::from(state.alive),
+            running: stat.running + state.running.count(),
+            ..stat
+        }
+    }
+}
+
+impl Drop for RingEngine {
+    /// Waiting work is still done.
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.closed = true;
+        let waker = state.waker.clone();
+        drop(state);
+        if let Some(waker) = waker {
+            wake(&waker);
+        }
+        self.0.waiting.notify_all();
+    }
+}
+
+/// Ends the wait of the thread. A counter that is full ends it as well.
+fn wake(waker: &OwnedFd) {
+    let _ = rustix::io::write(waker, &1_u64.to_ne_bytes());
+}
+
+/// `false` if the system gives no thread.
+fn start(core: &Arc<RingCore>, run: fn(&Arc<RingCore>)) -> bool {
+    let core = Arc::clone(core);
+    let thread = thread::Builder::new().name("foregate-ring".to_owned()).stack_size(STACK);
+    thread.spawn(move || run(&core)).is_ok()
+}
+
+/// The thread of the ring.
+fn serve(core: &Arc<RingCore>) {
+    use_all_cores();
+    let Ok(mut ring) = Ring::new(u32::try_from(core.limits.threads).unwrap_or(u32::MAX)) else {
+        return core.refuse();
+    };
+    let mut state = core.state.lock();
+    state.waker = Some(ring.waker());
+    loop {
+        if state.running.count() < core.limits.threads
+            && let Some((since, mut transfer)) = state.queue.pop_front()
+        {
+            let now = Instant::now();
+            transfer.place = state.running.begin(now);
+            drop(state);
+            core.counters.waited(u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX));
+            core.counters.performed.fetch_add(1, Ordering::Relaxed);
+            let answered = core.advance(&mut ring, transfer);
+            state = core.state.lock();
+            answered.into_iter().for_each(|place| state.running.end(place));
+            continue;
+        }
+        let idle = state.running.count() == 0;
+        if idle && state.closed {
+            break;
+        }
+        state.sleeping = true;
+        drop(state);
+        let begun = Instant::now();
+        if ring.wait(idle.then_some(IDLE)).is_err() {
+            #[allow(clippy::disallowed_methods, reason = "this thread serves no requests")]
+            thread::sleep(PAUSE);
+        }
+        let mut answered = Vec::new();
+        while let Some((transfer, ended)) = ring.next() {
+            answered.extend(core.go_on(&mut ring, transfer, ended));
+        }
+        state = core.state.lock();
+        state.sleeping = false;
+        answered.into_iter().for_each(|place| state.running.end(place));
+        if idle && state.queue.is_empty() && begun.elapsed() >= IDLE {
+            break;
+        }
+    }
+    state.waker = None;
+    state.sleeping = false;
+    state.alive = false;
+}
+
+impl RingCore {
+    fn leave_to_pool(&self, transfer: Transfer) {
+        self.pool.submit(Box::new(move |has_thread| transfer.perform(has_thread)));
+    }
+
+    /// The system gives no ring: the pool does all of the work from now on.
+    fn refuse(&self) {
+        let mut state = self.state.lock();
+        (state.refused, state.alive) = (true, false);
+        let queue = std::mem::take(&mut state.queue);
+        drop(state);
+        queue.into_iter().for_each(|(_, transfer)| self.leave_to_pool(transfer));
+    }
+
+    /// Submits the next call of a transfer, with its fault. The result is its place if it was answered.
+    fn advance(self: &Arc<Self>, ring: &mut Ring, mut transfer: Transfer) -> Option<usize> {
+        loop {
+            let result = match transfer.fault() {
+                None => return self.submit(ring, transfer, usize::MAX),
+                Some(Fault::Short(most)) => return self.submit(ring, transfer, most.max(1)),
+                Some(Fault::Slow(time)) => {
+                    let paused = ring.pause(transfer, time);
+                    return self.submitted(ring, paused);
+                }
+                Some(Fault::Error(code)) => Err(rustix::io::Errno::from_raw_os_error(code)),
+            };
+            match transfer.after(result) {
+                Progress::Again(again) => transfer = again,
+                Progress::Answered(place) => return Some(place),
+            }
+        }
+    }
+
+    /// Goes on with a transfer after an operation of the ring.
+    fn go_on(self: &Arc<Self>, ring: &mut Ring, transfer: Transfer, ended: Ended) -> Option<usize> {
+        match ended {
+            Ended::Pause => self.submit(ring, transfer, usize::MAX),
+            Ended::Part(result) => match transfer.after(result) {
+                Progress::Again(transfer) => self.advance(ring, transfer),
+                Progress::Answered(place) => Some(place),
+            },
+        }
+    }
+
+    fn submit(self: &Arc<Self>, ring: &mut Ring, transfer: Transfer, most: usize) -> Option<usize> {
+        let added = ring.add(transfer, most);
+        self.submitted(ring, added)
+    }
+
+    fn submitted(self: &Arc<Self>, ring: &mut Ring, added: Result<(), Transfer>) -> Option<usize> {
+        if let Err(transfer) = added {
+            // The ring has room for all places, unless the kernel takes nothing at the moment.
+            let Progress::Answered(place) = transfer.answer(Err(Error::Busy)) else { return None };
+            return Some(place);
+        }
+        let mut state = self.state.lock();
+        state.submitting = Some(Instant::now());
+        state.sleeping = false;
+        if state.queue.is_empty() {
+            drop(state);
+        } else {
+            self.watch(state);
+        }
+        ring.submit();
+        self.state.lock().submitting = None;
+        None
+    }
+
+    /// Has the watcher look at the queue.
+    fn watch(self: &Arc<Self>, mut state: MutexGuard<'_, RingState>) {
+        if !state.watched {
+            state.watched = start(self, give_back);
+        } else if std::mem::take(&mut state.unneeded) {
+            drop(state);
+            self.waiting.notify_one();
+        }
+    }
+}
+
+/// The watcher: gives back operations that have waited too long.
+fn give_back(core: &Arc<RingCore>) {
+    let mut state = core.state.lock();
+    loop {
+        let Some(&(since, _)) = state.queue.front() else {
+            state.unneeded = true;
+            if state.closed || core.waiting.wait_for(&mut state, IDLE).timed_out() && state.queue.is_empty() {
+                state.watched = false;
+                return;
+            }
+            state.unneeded = false;
+            continue;
+        };
+        let end = since + core.limits.patience;
+        if Instant::now() < end {
+            core.waiting.wait_until(&mut state, end);
+            continue;
+        }
+        if let Some((_, transfer)) = state.queue.pop_front() {
+            drop(state);
+            transfer.answer(Err(Error::Busy));
+            state = core.state.lock();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+    use std::path::Path;
+
+    use super::*;
+    use crate::blocking::{BlockingDirectory, Fast};
+    use crate::operation::{Operation, wait};
+    use crate::path::OpenHow;
+    use crate::transfer::Data;
+
+    /// A thread that does not come back from its submission, as while a disk hangs.
+    #[test]
+    fn a_submission_that_is_held_up_delays_nobody() {
+        let counters = Arc::new(Counters::default());
+        let pool = Arc::new(Pool::new(Limits::default(), Arc::clone(&counters)));
+        let ring = RingEngine::new(Limits::default(), Arc::clone(&counters), pool);
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "text").unwrap();
+        let blocking = BlockingDirectory::open_root(folder.path(), None).unwrap();
+        let file = Arc::new(blocking.open(Path::new("a"), OpenHow::read()).unwrap());
+        let read = || {
+            let (operation, slot) = Operation::waiting();
+            let data = Data::Read { buffer: Vec::new(), length: 4, slot };
+            ring.submit(Transfer::new(&file, 0, data, &counters, Fast::Pages));
+            operation
+        };
+        let (hour, mut state) = (Duration::from_hours(1), ring.0.state.lock());
+        (state.alive, state.submitting) = (true, Some(Instant::now() + hour));
+        drop(state);
+        let first = read();
+        ring.0.state.lock().submitting = Some(Instant::now() - HELD_UP * 2);
+        assert!(wait(first).unwrap_err().is_busy(), "the watcher gives back the ones before");
+        assert_eq!(wait(read()).unwrap(), b"text", "the pool has it");
+    }
+}

@@ -1,0 +1,49 @@
+//! The operations under way, with their starts.
+
+use std::time::Instant;
+
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+
+/// The starts of the operations under way, each in a place of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    starts: Vec<Option<Instant>>,
+    count: usize,
+}
+
+impl Running {
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.starts.iter().flatten().min().copied()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Notes an operation that begins. The result is its place.
+    pub(crate) fn begin(&mut self, now: Instant) -> usize {
+        let free = self.starts.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            self.starts.push(None);
+            self.starts.len() - 1
+        });
+        if let Some(slot) = self.starts.get_mut(place) {
+            *slot = Some(now);
+            self.count += 1;
+        }
+        place
+    }
+
+    pub(crate) fn end(&mut self, place: usize) {
+        if let Some(slot) = self.starts.get_mut(place) {
+            self.count -= usize::from(slot.take().is_some());
+        }
+    }
+}
+
+/// Lets the calling thread run on all cores of the process. A thread of the server that is bound to a core may have started it, which
+/// would share the core with it. The main thread is not bound.
+pub(crate) fn use_all_cores() {
+    let main = Some(rustix::process::getpid());
+    let _ = sched_getaffinity(main).and_then(|cores| sched_setaffinity(None, &cores));
+}

@@ -1,0 +1,134 @@
+//! A read or write of an open file, by either engine.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::blocking::Fast;
+use crate::error::{Error, Result};
+use crate::faults::{Call, Fault};
+use crate::file::RawFile;
+use crate::operation::Slot;
+use crate::stat::Counters;
+
+/// How often a call without a result is repeated.
+const REPEATS: u32 = 1000;
+
+/// A read or write on its way. It owns the buffer, so a dropped future loses the answer only.
+pub(crate) struct Transfer {
+    file: Arc<RawFile>,
+    offset: u64,
+    data: Data,
+    counters: Arc<Counters>,
+    /// The calls of this file system may wait for a disk even when told not to.
+    may_wait: bool,
+    repeats: u32,
+    /// The place among the operations under way.
+    pub(crate) place: usize,
+}
+
+/// The buffer of a transfer, with its answer.
+pub(crate) enum Data {
+    /// A read of `length` bytes. The buffer has those that were read.
+    Read { buffer: Vec<u8>, length: usize, slot: Arc<Slot<Vec<u8>>> },
+    /// A write. So many of the bytes were written.
+    Write { bytes: Box<dyn AsRef<[u8]> + Send>, written: usize, slot: Arc<Slot<()>> },
+}
+
+/// The state of a transfer after a call.
+pub(crate) enum Progress {
+    /// A further call is needed.
+    Again(Transfer),
+    /// It was answered. Its place is free.
+    Answered(usize),
+}
+
+impl Transfer {
+    pub(crate) fn new(
+        file: &Arc<RawFile>,
+        offset: u64,
+        data: Data,
+        counters: &Arc<Counters>,
+        fast: Fast,
+    ) -> Self {
+        let (file, counters) = (Arc::clone(file), Arc::clone(counters));
+        Self { file, offset, data, counters, may_wait: fast != Fast::Pages, repeats: 0, place: 0 }
+    }
+
+    pub(crate) fn file(&self) -> &RawFile {
+        &self.file
+    }
+
+    pub(crate) fn data_mut(&mut self) -> &mut Data {
+        &mut self.data
+    }
+
+    pub(crate) fn may_wait(&self) -> bool {
+        self.may_wait
+    }
+
+    /// The place in the file of the next call.
+    pub(crate) fn position(&self) -> u64 {
+        let done = match &self.data {
+            Data::Read { buffer, .. } => buffer.len(),
+            Data::Write { written, .. } => *written,
+        };
+        self.offset.saturating_add(done as u64)
+    }
+
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        let call = match &self.data {
+            Data::Read { .. } => Call::Read,
+            Data::Write { .. } => Call::Write,
+        };
+        self.file.faults().and_then(|faults| faults.fault(call))
+    }
+
+    /// Goes on after a call: answers if all is done, at the end of the file, and after an error.
+    pub(crate) fn after(mut self, result: std::result::Result<usize, Errno>) -> Progress {
+        let is_done = match (&self.data, result) {
+            (Data::Read { .. }, Ok(0)) => true,
+            (Data::Read { buffer, length, .. }, Ok(_)) => buffer.len() >= *length,
+            (Data::Write { bytes, written, .. }, Ok(length)) => {
+                let is_done = *written >= (**bytes).as_ref().len();
+                if length == 0 && !is_done {
+                    return self.answer(Err(std::io::Error::from(std::io::ErrorKind::WriteZero).into()));
+                }
+                is_done
+            }
+            (_, Err(Errno::INTR | Errno::AGAIN)) if self.repeats < REPEATS => {
+                self.repeats += 1;
+                // The ring tries without waiting first, which a flag of the file may forbid to go on from.
+                self.may_wait |= result == Err(Errno::AGAIN);
+                false
+            }
+            (_, Err(error)) => return self.answer(Err(error.into())),
+        };
+        if is_done { self.answer(Ok(())) } else { Progress::Again(self) }
+    }
+
+    /// Tells the caller the result.
+    pub(crate) fn answer(self, result: Result<()>) -> Progress {
+        self.counters.count(&result);
+        match self.data {
+            Data::Read { buffer, slot, .. } => slot.complete(result.map(|()| buffer)),
+            Data::Write { slot, .. } => slot.complete(result),
+        }
+        Progress::Answered(self.place)
+    }
+
+    /// Performs it on the calling thread; `false`: no thread was free for it.
+    pub(crate) fn perform(mut self, has_thread: bool) {
+        let result = match &mut self.data {
+            _ if !has_thread => Err(Error::Busy),
+            Data::Read { buffer, length, .. } => {
+                buffer.resize(*length, 0);
+                self.file.read_at(buffer, self.offset).map(|read| buffer.truncate(read)).map_err(Error::Io)
+            }
+            Data::Write { bytes, .. } => {
+                self.file.write_at((**bytes).as_ref(), self.offset).map_err(Error::Io)
+            }
+        };
+        self.answer(result);
+    }
+}
