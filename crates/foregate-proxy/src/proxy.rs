@@ -1,5 +1,7 @@
 //! The state that all connections of the process share.
 
+pub mod slim;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,6 +13,7 @@ use foregate_module::LogLine;
 use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
+use self::slim::Shedding;
 use crate::cache::{Cache, CacheIdentity, Folders};
 use crate::comparison::Comparisons;
 use crate::configuration::Settings;
@@ -27,7 +30,8 @@ use crate::limits::pressure;
 use crate::limits::spool::Spools;
 use crate::loops::UnderWay;
 use crate::offload::Offload;
-use crate::settings::{Limits, Listen, ListenAddress, LogTarget, RequestLimit, Timeouts};
+use crate::routing::HostId;
+use crate::settings::{Limits, Listen, ListenAddress, LogTarget, RequestLimit, Route, Timeouts};
 use crate::spans::SpanQueue;
 use crate::telemetry::access_log::{AccessLog, AccessLogs};
 use crate::telemetry::audit::AuditLog;
@@ -127,6 +131,31 @@ impl Config {
             access_logs: AccessLogs::default(),
             logs: Vec::new(),
         })
+    }
+
+    /// The part of this configuration that the rest of an exchange needs. Its only site is `site`, as [`HostId::FIRST`].
+    pub fn slim(&self, site: Option<HostId>, route: Option<&Arc<Route>>, has_steps: bool) -> Self {
+        let settings = &self.settings;
+        let name = site.map(|site| &*settings.sites.site(site).name);
+        let has_expressions = self.access_logs.of(name).any(AccessLog::has_expressions);
+        let pipeline =
+            if has_steps || has_expressions { Arc::clone(&settings.pipeline) } else { Arc::default() };
+        let slim = Settings {
+            limits: settings.limits.clone(),
+            timeouts: settings.timeouts.clone(),
+            trace_export: settings.trace_export.clone(),
+            falls_back: settings.falls_back,
+            sites: site.map(|site| settings.sites.only(site, route)).unwrap_or_default(),
+            ..Settings::new(pipeline)
+        };
+        Self {
+            settings: Arc::new(slim),
+            upstreams: Vec::new(),
+            folders: Vec::new(),
+            acceptors: Arc::default(),
+            request_gates: None,
+            ..self.clone()
+        }
     }
 
     /// Returns true if requests in flight are bounded.
@@ -329,6 +358,8 @@ pub struct Proxy {
     pub cache: Arc<Cache>,
     /// Accepting connections, and passing some of them on.
     pub handover: Handover,
+    /// Letting go of the configuration, once another version serves.
+    pub shedding: Shedding,
     /// The previous configuration, kept for a moment if it had listeners with TLS that the new one lacks.
     leaving: ArcSwapOption<Config>,
     draining: AtomicBool,
@@ -389,6 +420,7 @@ impl Proxy {
             connection_limit: AtomicUsize::new(usize::MAX),
             connections_per_client: AtomicUsize::new(usize::MAX),
             handover: Handover::default(),
+            shedding: Shedding::default(),
             leaving: ArcSwapOption::empty(),
             draining: AtomicBool::new(false),
         })
@@ -448,6 +480,15 @@ impl Proxy {
         self.upload_windows.set_limit(windows, limits.filter_per_client);
         config.set_gates();
         self.config.store(Arc::new(config));
+    }
+
+    /// Replaces the present configuration by one that serves no requests, and has the parts of it that count for the metrics.
+    pub fn drop_config(&self) {
+        let config = self.config();
+        let (folders, request_gates) = (config.folders.clone(), config.request_gates.clone());
+        let slim = Config { folders, request_gates, ..config.slim(None, None, false) };
+        self.leaving.store(None);
+        self.config.store(Arc::new(slim));
     }
 
     /// Has new requests use these upstreams, which differ from those of the present configuration

@@ -9,7 +9,7 @@ use foregate_wire::{BodyLength, HeaderList, Method, NameId, RequestError};
 
 use super::{Connection, GRACE};
 use crate::error::Error;
-use crate::exchange::client::Client;
+use crate::exchange::client::{Client, MovedEnds};
 use crate::exchange::{self, Outcome};
 use crate::limits::pressure;
 use crate::link::h1::HeadFault;
@@ -40,6 +40,7 @@ pub(super) fn serve(
     let timer = Timer::new(connection.terms.timeouts.head);
     let mut client = Client::new(Link::H1(link));
     client.half_close = connection.half_close;
+    client.may_move = true;
     let mut session = H1Session { connection, client, timer, requests: 0, began, cut: false };
     async move {
         // An idle connection consists of this small future alone; the state for requests is created
@@ -157,6 +158,10 @@ impl H1Session {
                 Outcome::Abort => return ConnectionEnd::Gone,
                 Outcome::Close => return ConnectionEnd::Close(self.drain()),
                 Outcome::Reusable => {}
+                Outcome::Moved => {
+                    drop(config);
+                    return Box::pin(self.go_on(request, response)).await;
+                }
             }
             if !self.link().is_received() {
                 let mut drain = self.drain();
@@ -168,6 +173,17 @@ impl H1Session {
             if self.link().ahead().is_empty() && !self.wait(Some(LINGER)).await {
                 return if self.link().has_ended() { ConnectionEnd::Gone } else { ConnectionEnd::Quiet };
             }
+        }
+    }
+
+    /// Serves the rest of the last request of the connection without the configuration that it began with.
+    async fn go_on(&mut self, request: &mut Request, response: &mut Response) -> ConnectionEnd {
+        let (proxy, peer) = (&*self.connection.proxy, &*self.connection.peer);
+        let (client, timer) = (&mut self.client, &mut self.timer);
+        let Some(moved) = client.moved.take() else { return ConnectionEnd::Gone };
+        match moved.go_on(MovedEnds { proxy, peer, client, request, response, timer }).await {
+            Outcome::Abort => ConnectionEnd::Gone,
+            Outcome::Close | Outcome::Reusable | Outcome::Moved => ConnectionEnd::Close(self.drain()),
         }
     }
 

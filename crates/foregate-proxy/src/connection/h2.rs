@@ -15,7 +15,7 @@ use super::Connection;
 use crate::configuration::Settings;
 use crate::error::Error;
 use crate::exchange;
-use crate::exchange::client::{Client, Peer};
+use crate::exchange::client::{Client, MovedEnds, Peer};
 use crate::http2::{
     self, COLLECT, ClientStream, CompleteRequest, HEADS, NewStream, RefusedHead, SharedState,
 };
@@ -597,9 +597,10 @@ fn serve_stream(
     place: StreamPlace,
 ) -> impl Future<Output = ()> {
     // Outside of the future, which would reserve room for its arguments twice.
-    let config = proxy.config();
+    let mut config = proxy.config();
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
     let mut client = Client::new(Link::Client(link));
+    client.may_move = true;
     async move {
         let Scratch { request, response, admitted } = &mut *scratch;
         let admitted = std::mem::replace(admitted, Ok(()));
@@ -613,6 +614,12 @@ fn serve_stream(
             timer: &mut timer,
         };
         exchange::serve(served, admitted).await;
+        if let Some(moved) = client.moved.take() {
+            config = moved.config();
+            let (proxy, peer, client, timer) = (&*proxy, &*peer, &mut client, &mut timer);
+            let ends = MovedEnds { proxy, peer, client, request, response, timer };
+            moved.go_on(ends).await;
+        }
         scratch.give();
         if let Link::Client(stream) = &mut client.link
             && stream.is_answered_early()

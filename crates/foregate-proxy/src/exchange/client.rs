@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -12,11 +13,14 @@ use foregate_wire::serialise::{
 };
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version, connection};
 
+use super::outcome::Outcome;
 use crate::address::write_ip;
 use crate::comparison::Replay;
 use crate::limits::clients::Holdings;
 use crate::link::{Link, LinkError, ReceiveOutcome};
 use crate::message::request::{Request, StandIn};
+use crate::message::response::Response;
+use crate::proxy::{Config, Proxy};
 use crate::settings::{Entrance, Listen};
 use crate::time::clock;
 use crate::time::timer::Timer;
@@ -121,10 +125,39 @@ pub struct Client {
     pub close_soon: bool,
     /// Set if an HTTP/1 client that has closed its sending side still gets its response.
     pub half_close: bool,
+    /// The connection can go on with a request whose configuration has gone.
+    pub may_move: bool,
+    /// The rest of such a request. Boxed twice, as every request has room for the outer pointer.
+    pub moved: Option<Box<Box<dyn MovedRequest>>>,
     /// From when on the present request is watched.
     watched_from: Instant,
     /// Bytes of the request's body that were dropped without a reader.
     pub dropped: usize,
+}
+
+/// The part of a request that its connection keeps.
+pub struct MovedEnds<'a> {
+    /// The shared state of the process.
+    pub proxy: &'a Proxy,
+    /// The client's connection.
+    pub peer: &'a Peer,
+    /// The client's end.
+    pub client: &'a mut Client,
+    /// The request.
+    pub request: &'a mut Request,
+    /// The response's head.
+    pub response: &'a mut Response,
+    /// The connection's timer.
+    pub timer: &'a mut Timer,
+}
+
+/// The rest of a request that ended with [`Outcome::Moved`]. It borrows nothing.
+pub trait MovedRequest: std::fmt::Debug + Send {
+    /// Its slim configuration.
+    fn config(&self) -> Arc<Config>;
+
+    /// Serves it to its end.
+    fn go_on<'a>(self: Box<Self>, ends: MovedEnds<'a>) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 }
 
 impl Client {
@@ -136,6 +169,8 @@ impl Client {
             close: false,
             close_soon: false,
             half_close: true,
+            may_move: false,
+            moved: None,
             watched_from: clock::now(),
             dropped: 0,
         }

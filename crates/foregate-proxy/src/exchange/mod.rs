@@ -20,7 +20,9 @@ mod log;
 mod log_first;
 mod mirror;
 mod modules;
+mod moved;
 mod open_spans;
+mod outcome;
 mod parts;
 mod prepare;
 mod progress;
@@ -56,10 +58,11 @@ use self::inner::end_inner;
 use self::limit::RequestPasses;
 use self::log_first::log_first;
 use self::mirror::Mirrored;
+pub use self::outcome::Outcome;
 use self::refused::show_refused;
 use self::reply::Reply;
+pub use self::state::ServedRequest;
 use self::state::{Exchange, Step};
-pub use self::state::{Outcome, ServedRequest};
 use crate::error::Error;
 use crate::limits::pressure::{self, Shortage};
 use crate::link::{Link, LinkError};
@@ -183,7 +186,9 @@ impl<'a> Exchange<'a> {
                     Step::Shape(source) => shape::run(self, source).await,
                     Step::Send(source) => send::run(self, source).await,
                     Step::Transfer(origin) => transfer::run(self, origin).await,
-                    Step::Tunnel(origin) => Ok(self.tunnel(origin).await),
+                    // Apart as well: one of them lasts for long.
+                    Step::Tunnel(origin) => Ok(Box::pin(self.tunnel(origin, None)).await),
+                    Step::TunnelOn(begun) => Ok(Box::pin(self.tunnel(begun.0, Some(begun.1))).await),
                     Step::Failed(error) => Ok(self.failed(error)),
                     Step::Broken(error) => {
                         self.record.error = Some(error);
@@ -196,6 +201,10 @@ impl<'a> Exchange<'a> {
                         break Outcome::Abort;
                     }
                     Step::Done if self.down.client.close => break Outcome::Close,
+                    Step::Move(rest) => {
+                        self.move_out(*rest);
+                        return Outcome::Moved;
+                    }
                     Step::Done => break Outcome::Reusable,
                 };
                 self.end_work();

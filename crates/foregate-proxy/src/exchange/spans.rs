@@ -21,7 +21,7 @@ fn name_of(step: &Step) -> Option<&'static str> {
         Step::Files { .. } => "files",
         Step::Cached(_) => "cache",
         Step::Transfer(_) => "transfer",
-        Step::Tunnel(_) => "tunnel",
+        Step::Tunnel(_) | Step::TunnelOn(_) => "tunnel",
         _ => return None,
     })
 }

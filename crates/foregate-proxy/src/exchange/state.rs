@@ -22,6 +22,7 @@ use crate::loops::OnItsWay;
 use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::proxy::{Config, Proxy};
+use crate::relay::Relay;
 use crate::routing::HostId;
 use crate::settings::{Mirror, Route};
 use crate::telemetry::live::LiveTicket;
@@ -57,6 +58,10 @@ pub(super) enum Step {
     Transfer(Option<Sender>),
     /// Move bytes that are not HTTP, both ways.
     Tunnel(Origin),
+    /// Go on with that.
+    TunnelOn(Box<(Origin, Relay)>),
+    /// Go on with this step, and a slim configuration.
+    Move(Box<Self>),
     /// There is no response: reply with an error, or break off.
     Failed(Error),
     /// Break off: the client must see that something is missing.
@@ -92,17 +97,6 @@ impl From<Error> for ExchangeEnd {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
-}
-
-/// The treatment of the client's connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The connection may serve another request, once the rest of this one's body has been read.
-    Reusable,
-    /// The connection ends after all output has been sent.
-    Close,
-    /// The connection ends at once.
-    Abort,
 }
 
 /// One request on its way.

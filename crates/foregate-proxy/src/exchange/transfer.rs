@@ -18,8 +18,16 @@ use crate::time::clock;
 pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>) -> StepResult {
     exchange.down.progress.restart(clock::now());
     loop {
-        let moved = poll_fn(|cx| poll_transfer(exchange, cx, sender.as_mut())).await;
+        let moved = poll_fn(|cx| {
+            let polled = poll_transfer(exchange, cx, sender.as_mut());
+            let sheds = polled.is_pending() && exchange.proxy.shedding.has_begun() && exchange.may_move();
+            if sheds { Poll::Ready(Ok(None)) } else { polled }
+        })
+        .await;
         let answered = match moved {
+            Ok(None) if !exchange.down.download.is_done() => {
+                return Ok(Step::Move(Box::new(Step::Transfer(sender))));
+            }
             Ok(None) => break,
             Ok(Some(question)) => Box::pin(fetch_for_filter(exchange, question)).await,
             Err(error) => Err(error),

@@ -2,6 +2,7 @@
 //! 8441).
 
 use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use foregate_wire::{BodyLength, Method, NameId, connection};
@@ -66,7 +67,29 @@ impl Exchange<'_> {
     }
 
     /// Moves bytes both ways until both sides have ended, or nothing moves for too long.
-    pub(super) async fn tunnel(&mut self, mut origin: Origin) -> Step {
+    pub(super) async fn tunnel(&mut self, mut origin: Origin, begun: Option<Relay>) -> Step {
+        let mut relay = begun.unwrap_or_else(|| self.begin_tunnel());
+        // Tunnels may be silent for hours: they are woken.
+        let mut shedding = self.may_move().then(|| Box::pin(self.proxy.shedding.wait()));
+        let result = poll_fn(|cx| {
+            let polled = relay.poll(cx, &mut self.down.client.link, &mut origin.link, self.down.timer);
+            self.note_relay(relay.record());
+            if polled.is_pending()
+                && shedding.as_mut().is_some_and(|shedding| shedding.as_mut().poll(cx).is_ready())
+            {
+                return Poll::Ready(None);
+            }
+            polled.map(Some)
+        })
+        .await;
+        match result {
+            Some(Ok(())) => Step::Done,
+            Some(Err(fault)) => give_up(self, Some(origin), error_of_relay(fault)),
+            None => Step::Move(Box::new(Step::TunnelOn(Box::new((origin, relay))))),
+        }
+    }
+
+    fn begin_tunnel(&mut self) -> Relay {
         self.down.upload = BodyCopy::new();
         self.down.download = BodyCopy::new();
         self.record.tunnel = true;
@@ -76,17 +99,7 @@ impl Exchange<'_> {
             near_takes: self.config.settings.timeouts.write_stall,
             far_takes: self.upstream().map_or(idle, |upstream| upstream.settings.idle_timeout),
         };
-        let mut relay = Relay::new(times, clock::now());
-        let result = poll_fn(|cx| {
-            let polled = relay.poll(cx, &mut self.down.client.link, &mut origin.link, self.down.timer);
-            self.note_relay(relay.record());
-            polled
-        })
-        .await;
-        match result {
-            Ok(()) => Step::Done,
-            Err(fault) => give_up(self, Some(origin), error_of_relay(fault)),
-        }
+        Relay::new(times, clock::now())
     }
 
     /// Notes the figures of the tunnel so far: an exchange is logged also when it is dropped.

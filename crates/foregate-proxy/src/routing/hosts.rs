@@ -37,8 +37,13 @@ const REDIRECTS: u8 = 64;
 pub(super) const EVERYWHERE: u16 = 0;
 
 /// A host pattern of a site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HostId(u32);
+
+impl HostId {
+    /// The first pattern of a table.
+    pub const FIRST: Self = Self(0);
+}
 
 /// The target of a host pattern, in one cache line.
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +132,21 @@ impl HostEntry {
 }
 
 impl HostTable {
+    /// A table in which nothing is found, with this entry alone: that of the first site, with the first counters.
+    pub(super) fn only(entry: &HostEntry) -> Self {
+        let mut table = Self::default();
+        let name = [0; INLINE];
+        table.entries.growing().push(HostEntry {
+            site: 0,
+            routes: RouteSet::EMPTY,
+            counters: 0,
+            name_len: 0,
+            name,
+            ..*entry
+        });
+        table
+    }
+
     /// The pattern for a listener and `host` itself. `likely` gets its routes before the match is
     /// certain, to prefetch them.
     #[inline]

@@ -285,6 +285,34 @@ impl SiteTable {
         self.durations.own.get(&key).unwrap_or(&self.durations.others)
     }
 
+    /// A table of one site for the rest of a request, without its routes. Its pattern is [`HostId::FIRST`].
+    pub fn only(&self, id: HostId, route: Option<&Arc<Route>>) -> Self {
+        let Site { name, options, .. } = self.site(id);
+        let site = Site {
+            name: Arc::clone(name),
+            options: options.clone(),
+            hosts: Vec::new(),
+            conditional: None,
+            routes: RouteSet::EMPTY,
+        };
+        let entry = self.hosts.entry(id);
+        let own = route.and_then(|route| {
+            let address = Arc::as_ptr(route).addr();
+            let known = self.durations.own.get(&(entry.site, address))?;
+            Some(((0, address), Arc::clone(known)))
+        });
+        Self {
+            hosts: HostTable::only(entry),
+            sites: vec![site],
+            counters: vec![Arc::clone(&self.counters[entry.counters as usize])],
+            durations: RouteDurations {
+                own: own.into_iter().collect(),
+                others: Arc::clone(&self.durations.others),
+            },
+            ..Self::default()
+        }
+    }
+
     /// All sites, in the order of the file.
     pub fn sites(&self) -> &[Site] {
         &self.sites

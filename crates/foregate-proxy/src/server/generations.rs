@@ -46,7 +46,7 @@ pub(super) type Arrivals = Arc<Mutex<HashMap<String, mpsc::Sender<PassedConnecti
 pub(super) struct Membership {
     link: Option<SupervisorLink>,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
-    sender: mpsc::UnboundedSender<Message>,
+    pub(super) sender: mpsc::UnboundedSender<Message>,
     generation: u64,
     binary: PathBuf,
     /// The process does not accept yet.
@@ -206,6 +206,10 @@ impl RunningServer {
             Message::Lost => return self.lost_supervisor(),
             Message::Remnant => {
                 self.shed();
+                return None;
+            }
+            Message::Unused => {
+                self.drop_configuration();
                 return None;
             }
         };
@@ -369,7 +373,8 @@ impl RunningServer {
         }
         self.membership.is_candidate = false;
         self.membership.retired = Some(Instant::now() + patience);
-        tokio::spawn(remnant::watch(Arc::clone(&self.proxy.registry), self.membership.sender.clone()));
+        let (giving, messages) = (self.membership.giving.clone(), self.membership.sender.clone());
+        tokio::spawn(remnant::watch(Arc::clone(&self.proxy.registry), giving, messages));
         let connections = self.proxy.registry.count();
         tracing::info!(connections, "this version accepts no more; it ends with its last connection");
     }

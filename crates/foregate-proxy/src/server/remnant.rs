@@ -1,22 +1,32 @@
 //! A version that has handed over and has only tunnels and long bodies left: it lets go of all that only new requests would need.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::RunningServer;
 use super::supervised::Message;
 use crate::limits::clients::Registry;
 use crate::memory;
+use crate::proxy::{Config, Proxy};
+use crate::sys;
 
 /// How often it is looked at whether a connection may still bring a request.
 const LOOK: Duration = Duration::from_secs(2);
 /// How long idle connections may take to say that they are there.
 const ANSWER: Duration = Duration::from_millis(200);
 
-/// Sends [`Message::Remnant`] once no connection may bring another request.
-pub(super) async fn watch(registry: Arc<Registry>, messages: mpsc::UnboundedSender<Message>) {
+/// Sends [`Message::Remnant`] once the cache has been given away and no connection may bring another request.
+pub(super) async fn watch(
+    registry: Arc<Registry>,
+    giving: Option<watch::Receiver<()>>,
+    messages: mpsc::UnboundedSender<Message>,
+) {
+    if let Some(mut giving) = giving {
+        // Nothing is sent: the error says that it is over.
+        let _ = giving.changed().await;
+    }
     loop {
         tokio::time::sleep(LOOK).await;
         registry.wake();
@@ -29,6 +39,28 @@ pub(super) async fn watch(registry: Arc<Registry>, messages: mpsc::UnboundedSend
     }
 }
 
+/// Sends [`Message::Unused`] once no exchange holds the configuration any more, and no connection may bring another request. Tunnels let go of
+/// it at once; a body on its way does so with its next bytes, and one on an HTTP/1 connection that may bring another request at its end.
+async fn until_unused(proxy: Weak<Proxy>, messages: mpsc::UnboundedSender<Message>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(proxy) = proxy.upgrade() else { return };
+        proxy.registry.wake();
+        tokio::time::sleep(ANSWER).await;
+        // An exchange in between has the configuration before its connection stops waiting for a request.
+        if proxy.registry.may_ask() == 0 && is_unused(&proxy.config()) {
+            // The server may be stopping.
+            let _ = messages.send(Message::Unused);
+            return;
+        }
+    }
+}
+
+/// Returns true if the caller and the proxy alone hold the configuration.
+fn is_unused(config: &Arc<Config>) -> bool {
+    Arc::strong_count(config) <= 2
+}
+
 impl RunningServer {
     /// Drops stored responses, connections to origins, probes and threads. Bodies on their way keep theirs. A request that comes all the
     /// same is served without a cache.
@@ -37,6 +69,8 @@ impl RunningServer {
         self.upstreams.rest();
         self.proxy.offload.rest();
         self.files.follow(&[]);
+        self.proxy.shedding.begin();
+        tokio::spawn(until_unused(Arc::downgrade(&self.proxy), self.membership.sender.clone()));
         // Workers have made most of it, and give it back as they rest.
         tokio::spawn(memory::give_back_soon(tokio::runtime::Handle::current().metrics().num_workers()));
         let connections = self.proxy.registry.count();
@@ -44,5 +78,20 @@ impl RunningServer {
             connections,
             "only tunnels and bodies on their way are left; caches and idle connections to origins are dropped"
         );
+    }
+    /// Drops the configuration, of which tunnels and bodies on their way have kept their part.
+    pub(super) fn drop_configuration(&mut self) {
+        let config = self.proxy.config();
+        if !is_unused(&config) {
+            // A look of another task at it: it is over soon.
+            tokio::spawn(until_unused(Arc::downgrade(&self.proxy), self.membership.sender.clone()));
+            return;
+        }
+        drop(config);
+        self.proxy.drop_config();
+        // This thread has made most of it.
+        sys::collect_memory();
+        tokio::spawn(memory::give_back_soon(tokio::runtime::Handle::current().metrics().num_workers()));
+        tracing::info!("the configuration is dropped");
     }
 }

@@ -96,6 +96,8 @@ pub(super) enum Message {
     Order(Option<u64>, Order, Vec<OwnedFd>),
     /// The process has handed over, and none of its connections brings another request.
     Remnant,
+    /// No exchange of such a process holds its configuration any more.
+    Unused,
     /// The supervisor has gone.
     Lost,
 }

@@ -92,31 +92,31 @@ pub struct Ask<'a> {
     pub first_byte: Option<Duration>,
     /// True if the connection of the last attempt had served others before.
     pub reused: Option<bool>,
-    terms: OpeningTerms<'a>,
-    active: ActiveRequest<'a>,
-    attempts: Attempts,
+    pub(super) terms: OpeningTerms<'a>,
+    pub(super) active: ActiveRequest<'a>,
+    pub(super) attempts: Attempts,
     /// The state of the rules for further attempts, if there are any.
-    rules: Option<Box<Rules<'a>>>,
+    pub(super) rules: Option<Box<Rules<'a>>>,
     /// The turn to wait for, where the upstream bounds its requests. `None`: the bound is not for this request.
-    turn: Option<Box<RequestTurn>>,
+    pub(super) turn: Option<Box<RequestTurn>>,
     /// Records the attempts, where the request's trace is recorded.
-    spans: Option<Box<AttemptSpans>>,
+    pub(super) spans: Option<Box<AttemptSpans>>,
     /// When the last attempt began.
-    began: Instant,
+    pub(super) began: Instant,
     /// The connection on which a response is waited for.
-    origin: Option<Origin>,
+    pub(super) origin: Option<Origin>,
     /// Bytes of interim responses, as they would have over HTTP/1.
-    interim: u32,
+    pub(super) interim: u32,
     /// When the last attempt had a connection, microseconds after it began.
-    opened: u32,
+    pub(super) opened: u32,
     /// When it is looked at next whether the server hangs, milliseconds after the attempt began; 0
     /// before the first time.
-    look_at: u32,
+    pub(super) look_at: u32,
 }
 
 /// The place of a request among those in flight to an upstream.
 #[derive(Debug)]
-struct RequestTurn {
+pub(super) struct RequestTurn {
     /// The client whose turn it is.
     account: Account,
     /// The place, once the request has it.

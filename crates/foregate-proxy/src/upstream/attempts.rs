@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::balance::BalancedRequest;
 use super::members::{ActiveRequest, Upstream};
 use super::origin::Origin;
-use super::tried::TriedServers;
+use super::tried::{ServerNumber, TriedServers};
 use crate::error::Error;
 
 /// How often a request that the origin has not looked at is repeated beyond `retries`.
@@ -34,7 +34,7 @@ struct NextAttempt {
     /// The origin has refused this request, and not all that it is asked on the connection.
     refused_alone: bool,
     /// The server for the next attempt, if not the one that was tried last.
-    server: Option<usize>,
+    server: Option<ServerNumber>,
 }
 
 /// Connections that have served others and ended just as this request came, and refusals. To repeat
@@ -63,7 +63,7 @@ impl Attempts {
         let server = match last {
             // The connection was at fault, not the server.
             Some(last) if next.fresh => last,
-            Some(last) => next.server.unwrap_or(last),
+            Some(last) => next.server.map_or(last, ServerNumber::get),
             None => {
                 self.key = upstream.key(&asked);
                 let session = || upstream.server_of_session(&asked, now);
@@ -134,7 +134,7 @@ impl Attempts {
             self.races.lost = true;
         }
         if !self.next.fresh {
-            self.next.server = upstream.other(self.key, &self.tried, now);
+            self.next.server = upstream.other(self.key, &self.tried, now).map(ServerNumber::new);
         }
         true
     }
@@ -176,7 +176,7 @@ impl Attempts {
         let same = same && self.tried.last().is_some_and(|last| upstream.is_up(last, now));
         let next = upstream.other(self.key, &self.tried, now);
         if next.is_some() || same {
-            self.next = NextAttempt { server: next, ..NextAttempt::default() };
+            self.next = NextAttempt { server: next.map(ServerNumber::new), ..NextAttempt::default() };
         }
         next.is_some() || same
     }
@@ -223,7 +223,7 @@ impl Attempts {
         }
         self.races.lost |= raced;
         if !self.next.fresh {
-            self.next.server = upstream.other(self.key, &self.tried, now);
+            self.next.server = upstream.other(self.key, &self.tried, now).map(ServerNumber::new);
         }
         let again = same_server || self.next.server.is_some();
         if again && !unprocessed {

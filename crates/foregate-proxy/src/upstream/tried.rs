@@ -5,25 +5,42 @@
 /// Nearly every request tries one, so the last one is held without an allocation.
 #[derive(Debug, Default)]
 pub struct TriedServers {
-    last: Option<usize>,
-    before: Vec<usize>,
+    last: Option<ServerNumber>,
+    before: Vec<ServerNumber>,
+}
+
+/// The number of a server in its upstream, in half of the room of a `usize`: each request in flight holds some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerNumber(u32);
+
+impl ServerNumber {
+    /// The number of this server.
+    pub fn new(server: usize) -> Self {
+        Self(u32::try_from(server).unwrap_or(u32::MAX))
+    }
+
+    /// The number as an index.
+    pub fn get(self) -> usize {
+        self.0 as usize
+    }
 }
 
 impl TriedServers {
     /// Adds the server that is tried now.
     pub fn push(&mut self, server: usize) {
-        if let Some(last) = self.last.replace(server) {
+        if let Some(last) = self.last.replace(ServerNumber::new(server)) {
             self.before.push(last);
         }
     }
 
     /// The last server that was tried.
     pub fn last(&self) -> Option<usize> {
-        self.last
+        self.last.map(ServerNumber::get)
     }
 
     /// Returns true if `server` has been tried.
     pub fn contains(&self, server: usize) -> bool {
+        let server = ServerNumber::new(server);
         self.last == Some(server) || self.before.contains(&server)
     }
 }

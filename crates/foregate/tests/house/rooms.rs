@@ -79,6 +79,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "limits",
             "tls",
             "handover",
+            "routing",
             "configuration",
             "offload",
             "fetches",

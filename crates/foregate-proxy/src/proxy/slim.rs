@@ -1,0 +1,120 @@
+//! Slim configurations: the little that tunnels and long bodies of a version that has handed over still need. With them, the rest of the
+//! configuration can go: sites, rules, certificates.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use foregate_module::Plan;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Config;
+use crate::routing::HostId;
+use crate::settings::Route;
+use crate::upstream::Upstream;
+
+/// The needs of an exchange whose response has begun: its site and route for the log, the steps that run after it, and its upstream.
+#[derive(Debug, Clone, Copy)]
+pub struct RestOfExchange<'a> {
+    /// The whole configuration.
+    pub config: &'a Arc<Config>,
+    /// The site, if it has one.
+    pub site: Option<HostId>,
+    /// The route, if it has one.
+    pub route: Option<&'a Arc<Route>>,
+    /// Its steps, if any are left to run.
+    pub plan: Option<&'a Arc<Plan>>,
+    /// The upstream that was asked.
+    pub upstream: Option<&'a Arc<Upstream>>,
+}
+
+/// A configuration that holds nothing but those needs.
+#[derive(Debug)]
+pub struct SlimConfig {
+    /// Of that site alone, without its routes.
+    pub config: Arc<Config>,
+    /// The site in it.
+    pub site: Option<HostId>,
+    /// The route.
+    pub route: Option<Arc<Route>>,
+    /// The steps.
+    pub plan: Option<Arc<Plan>>,
+    /// The upstream.
+    pub upstream: Option<Arc<Upstream>>,
+}
+
+/// The same needs have the same key: the addresses are of objects that the value keeps.
+type SlimKey = (Option<HostId>, [usize; 3]);
+
+/// Whether exchanges are to let go of their configuration, and the slim ones that they have instead.
+#[derive(Debug, Default)]
+pub struct Shedding {
+    has_begun: AtomicBool,
+    begins: Notify,
+    slim: Mutex<HashMap<SlimKey, Arc<SlimConfig>>>,
+}
+
+impl Shedding {
+    /// Exchanges move to slim configurations from now on: tunnels at once, bodies with their next bytes.
+    pub fn begin(&self) {
+        self.has_begun.store(true, Ordering::SeqCst);
+        self.begins.notify_waiters();
+    }
+
+    /// Returns true once they do.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Completes once they do.
+    pub async fn wait(&self) {
+        let mut begins = pin!(self.begins.notified());
+        // Before the look: a beginning between the look and the wait would be missed.
+        begins.as_mut().enable();
+        if !self.has_begun.load(Ordering::SeqCst) {
+            begins.await;
+        }
+    }
+
+    /// The slim configuration for the rest of an exchange. Exchanges with the same needs share one.
+    pub fn slim(&self, rest: RestOfExchange<'_>) -> Arc<SlimConfig> {
+        let RestOfExchange { config, site, route, plan, upstream } = rest;
+        let address = |known: Option<usize>| known.unwrap_or_default();
+        let addresses = [
+            address(route.map(|route| Arc::as_ptr(route).addr())),
+            address(plan.map(|plan| Arc::as_ptr(plan).addr())),
+            address(upstream.map(|upstream| Arc::as_ptr(upstream).addr())),
+        ];
+        let slim = || SlimConfig {
+            config: Arc::new(config.slim(site, route, plan.is_some())),
+            site: site.map(|_| HostId::FIRST),
+            route: route.cloned(),
+            plan: plan.cloned(),
+            upstream: upstream.cloned(),
+        };
+        let mut known = self.slim.lock();
+        Arc::clone(known.entry((site, addresses)).or_insert_with(|| Arc::new(slim())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_beginning_is_noticed_before_and_after() {
+        let shedding = Shedding::default();
+        let mut waits = pin!(shedding.wait());
+        let waiting = poll_fn(|cx| Poll::Ready(waits.as_mut().poll(cx).is_pending())).await;
+        assert!(waiting);
+        shedding.begin();
+        waits.await;
+        shedding.wait().await;
+        assert!(shedding.has_begun());
+    }
+}
