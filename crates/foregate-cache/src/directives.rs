@@ -1,8 +1,8 @@
 //! `Cache-Control` of requests and responses (RFC 9111, section 5.2), and targeted fields such as `CDN-Cache-Control` (RFC 9213).
 //!
-//! A doubt never makes a response more cacheable: a directive that restricts counts even with a broken argument, one that permits
-//! counts only as the grammar writes it. Freshness that cannot be read is none (RFC 9111, section 4.2.1), and of a directive that comes twice
-//! the first one counts.
+//! A doubt never makes a response more cacheable. A directive that restricts counts even if its argument is broken; a directive that permits counts
+//! only if it follows the grammar. A lifetime that cannot be parsed counts as zero (RFC 9111, section 4.2.1). If a directive comes twice, the first
+//! one counts.
 
 use foregate_wire::{HeaderList, NameId};
 

@@ -234,7 +234,7 @@ impl Memory {
     /// Removes the responses of an address with all variants, after a request that has changed it (RFC 9111, section 4.4). `filling` says
     /// that one of them is being fetched: then that fetch began too early to be stored.
     pub fn invalidate(&self, key: Key, filling: bool) {
-        // Variants cannot be reached without the list of their fields, nor by a later list.
+        // Removing the list of selecting fields suffices: variants are reached through it, and a later list has another generation.
         self.shard(key).lock().remove(key);
         if filling {
             self.floors.purge(&Purge::Key(key), Strength::Hard);

@@ -29,12 +29,12 @@ pub struct Object {
 /// How long a response is served without asking the origin again, after the origin failed to validate it; milliseconds.
 const RETRY_AFTER: u64 = 5000;
 
-/// The state of the origin, as the validations of one stored response have found it.
+/// The state of the origin, known from the validations of one stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outage {
     /// The last validation did not fail.
     None,
-    /// The origin has failed just now: it is left alone.
+    /// The origin has failed just now. No request asks it.
     Recent,
     /// The origin has failed some time ago: one request asks it again, in the background.
     RetryDue,
@@ -115,7 +115,7 @@ impl Object {
         self.failed.store(now.0.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Returns the state of the origin for the use of [`StoredHead::covers_failure`]: while it fails, no request waits for it.
+    /// Returns the state of the origin, which decides on the use of [`StoredHead::covers_failure`]. While the origin fails, no request waits for it.
     pub fn outage(&self, now: CacheTime) -> Outage {
         match self.failed.load(Ordering::Relaxed).checked_sub(1) {
             None => Outage::None,

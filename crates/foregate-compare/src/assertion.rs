@@ -142,7 +142,7 @@ fn cookie(answer: &Answer, name: &str, attribute: Option<&str>) -> Option<Value>
     None
 }
 
-/// What is wrong, if an expectation is not met.
+/// Describes the mistake if the answer does not meet an expectation.
 fn unmet(assert: &Assert, answer: &Answer, body: &LazyBody, variables: &Variables) -> Option<String> {
     let found = find(&assert.query, answer, body);
     let found = if assert.count { found.map(|value| count(&value).into()) } else { found };

@@ -49,7 +49,7 @@ impl Key {
     }
 }
 
-/// What may be shown of requests and answers.
+/// The redaction of secrets in the requests and answers that are shown.
 #[derive(Debug, Clone)]
 pub enum Redaction {
     /// Everything is written.

@@ -55,7 +55,7 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// It is none: the message says what is expected.
+    /// The text is no name. The message states the expected form.
     pub fn read(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let (kind, name) = match text.split_once(' ') {
@@ -103,7 +103,7 @@ impl Rules {
         }
     }
 
-    /// The same rules for requests, whose parts are named without `request`.
+    /// The rules for requests: those whose names begin with `request`, without that word.
     pub(crate) fn of_requests(&self) -> Self {
         let named = self.ignored.iter().filter_map(|name| name.0.strip_prefix("request "));
         Self { ignored: named.map(|name| Name(name.to_owned())).collect(), ..self.clone() }

@@ -27,8 +27,8 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
         let name = decoder.read(*item, 0, name);
         let list = entries_of(decoder, *item, files);
         let (Some(name), Some(list)) = (name.clone(), list) else {
-            // The error has been reported; expressions that name the list are valid. A type that is unknown is most often
-            // another word for texts.
+            // The error has been reported. The list stays defined, so that expressions that name it are no further errors. An unknown type is most
+            // often another word for texts.
             let kind = item.node.entries().find(|entry| entry.key() == Some("type"));
             let named = |kind: &str| TYPES.iter().find(|(name, _)| *name == kind).or(TYPES.last());
             let parse = kind.and_then(|kind| named(kind.text()));

@@ -289,7 +289,7 @@ impl Inner {
         let directory = self.directory.blocking();
         let Some(Some(received)) = self.check(inbox::receive(directory)) else { return };
         let recorded = received.apply(&self.floors).iter().all(|purge| self.record_purge(purge).is_ok());
-        // Otherwise the next attempt is the writer's new journal, which has all floors; the inbox is read again.
+        // After a failure the inbox stays and is read again. Meanwhile the writer makes a new journal with all floors.
         if recorded {
             self.check(received.done(directory));
         }

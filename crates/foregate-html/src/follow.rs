@@ -32,11 +32,11 @@ const MATCHING: u64 = 32;
 /// A rule for elements that a selector matches.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Which elements.
+    /// The selector of the elements.
     pub selector: Selector,
     /// The action.
     pub act: Act,
-    /// To how many of a document at most.
+    /// The most elements in a document that the rule applies to.
     pub limit: Option<u64>,
 }
 

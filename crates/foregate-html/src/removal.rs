@@ -123,7 +123,7 @@ impl Removing {
     }
 }
 
-/// An element with content is taken out: for the handler of its start tag, after all that is inserted before it.
+/// Begins to remove an element with content. Called in the handler of its start tag, after all insertions before the element.
 pub(crate) fn begin(element: &mut send::Element<'_, '_>, dry: bool) {
     let name = element.tag_name();
     let lacks_end = !is_html(element) || may_lack_its_end(&name);

@@ -30,7 +30,7 @@ pub struct Directory(Arc<DirectoryCore>);
 pub(crate) struct DirectoryCore {
     pub(crate) blocking: BlockingDirectory,
     pool: Arc<Pool>,
-    /// For reads and writes of open files, unless the pool does them.
+    /// The engine for reads and writes of open files. `None` if the pool performs them.
     ring: Option<RingEngine>,
     pub(crate) counters: Arc<Counters>,
     /// Set once the file system refuses reads that must not wait.
@@ -74,7 +74,7 @@ impl Directory {
     /// Opens a directory with faults, for tests.
     ///
     /// # Errors
-    /// Those of [`Directory::open_root`].
+    /// The errors of [`Directory::open_root`].
     pub fn with_faults(
         path: &Path,
         limits: Limits,

@@ -1,4 +1,4 @@
-//! The engines, and the wanted one.
+//! The engines of a directory, and the choice of the configuration between them.
 
 /// The engine of a directory, for reads and writes of open files. Other operations use threads in either case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Engine {
     }
 }
 
-/// The wanted engine of a directory.
+/// The engine that the configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
     /// The ring where the kernel permits it, otherwise threads.

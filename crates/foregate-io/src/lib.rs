@@ -1,9 +1,10 @@
 //! The I/O engine: no system call that may wait for a disk runs on a thread that serves requests.
 //!
-//! A [`Directory`] has a pool of threads and a bounded queue of its own, so a slow disk delays its own users only. Reads and writes of open
-//! files go to a ring of the kernel (io_uring(7)) with one thread instead, if [`EngineChoice`] says so and the kernel permits it. The
-//! operations are futures that belong to no runtime. An operation that finds no free thread or place within [`Limits::patience`] fails with [`Error::Busy`]: the caller answers
-//! the request without the disk. A dropped future loses the answer alone; the engine completes the operation, so no descriptor leaks.
+//! A [`Directory`] has a pool of threads and a bounded queue of its own, so a slow disk delays its own users only. If [`EngineChoice`] asks for it
+//! and the kernel permits it, reads and writes of open files go to a ring of the kernel (io_uring(7)) with one thread instead. The operations are
+//! futures that belong to no runtime. An operation that gets no thread, or no place in the ring, within [`Limits::patience`] fails with
+//! [`Error::Busy`]: the caller answers the request without the disk. A dropped future loses the answer alone; the engine completes the operation, so
+//! no descriptor leaks.
 //!
 //! On file systems whose calls are known not to wait for pages that are in memory, `open` and `read` first try the calling thread:
 //! `openat2(RESOLVE_CACHED)`, and `cachestat` with `preadv2(RWF_NOWAIT)`. `RWF_NOWAIT` alone held the caller for up to 5 ms on a busy device;

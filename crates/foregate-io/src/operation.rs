@@ -20,7 +20,7 @@ enum OperationState<T> {
     Waiting(Arc<Slot<T>>),
 }
 
-/// The place between the thread of the engine and the future.
+/// The slot in which the engine's thread leaves the result for the future.
 #[derive(Debug)]
 pub(crate) struct Slot<T>(Mutex<Content<T>>);
 

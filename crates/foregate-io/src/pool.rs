@@ -29,8 +29,9 @@ pub struct Limits {
     pub queue: usize,
     /// The time that an operation waits for a thread or the ring.
     pub patience: Duration,
-    /// The time after which an operation under way counts as stuck. While all threads have work, or
-    /// the ring is full, and one operation is stuck, nothing waits.
+    /// The time after which an operation under way counts as stuck. While one is stuck, and all
+    /// threads have work or the ring is full, a new operation is [`Busy`](crate::Error::Busy) at
+    /// once.
     pub stuck: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The engine that this process can have.
+//! The probe for io_uring, and the engine that follows from it.
 
 use std::io;
 use std::sync::OnceLock;

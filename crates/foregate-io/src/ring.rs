@@ -34,10 +34,11 @@ pub(crate) struct RingEngine(Arc<RingCore>);
 struct RingCore {
     limits: Limits,
     counters: Arc<Counters>,
-    /// For operations that the ring cannot take.
+    /// The pool for operations that the ring cannot take.
     pool: Arc<Pool>,
     state: Mutex<RingState>,
-    /// Operations wait that the thread may not take in time, or the ring is closed.
+    /// Wakes the watcher: operations wait that the thread may not take in time, or the ring is
+    /// closed.
     waiting: Condvar,
 }
 
@@ -120,7 +121,7 @@ impl RingEngine {
 }
 
 impl Drop for RingEngine {
-    /// Waiting work is still done.
+    /// Closes the ring. Its thread still performs the operations that wait.
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.closed = true;
@@ -208,7 +209,8 @@ impl RingCore {
         queue.into_iter().for_each(|(_, transfer)| self.leave_to_pool(transfer));
     }
 
-    /// Submits the next call of a transfer, with its fault. The result is its place if it was answered.
+    /// Submits the next call of a transfer, with the fault that a test injects. Returns the
+    /// transfer's place if the transfer ended without a call.
     fn advance(self: &Arc<Self>, ring: &mut Ring, mut transfer: Transfer) -> Option<usize> {
         loop {
             let result = match transfer.fault() {
@@ -245,7 +247,8 @@ impl RingCore {
 
     fn submitted(self: &Arc<Self>, ring: &mut Ring, added: Result<(), Transfer>) -> Option<usize> {
         if let Err(transfer) = added {
-            // The ring has room for all places, unless the kernel takes nothing at the moment.
+            // There are no more transfers than the ring has room for, so it is full only while the
+            // kernel takes nothing.
             let Progress::Answered(place) = transfer.answer(Err(Error::Busy)) else { return None };
             return Some(place);
         }

@@ -41,8 +41,8 @@ impl Running {
     }
 }
 
-/// Lets the calling thread run on all cores of the process. A thread of the server that is bound to a core may have started it, which
-/// would share the core with it. The main thread is not bound.
+/// Lets the calling thread run on all cores of the process, which are those of the main thread. A new thread inherits the core of the worker that
+/// started it, and would compete with that worker.
 pub(crate) fn use_all_cores() {
     let main = Some(rustix::process::getpid());
     let _ = sched_getaffinity(main).and_then(|cores| sched_setaffinity(None, &cores));

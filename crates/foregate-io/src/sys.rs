@@ -67,25 +67,25 @@ pub(crate) fn read_now(
     Ok(read)
 }
 
-/// The token of the read that wakes the thread of a ring. Places of transfers are small.
+/// The token of the read that wakes the thread of a ring. The tokens of transfers are indices, and far smaller.
 const WAKE: u64 = u64::MAX;
-/// The most bytes of one operation of a ring: a long transfer does not keep a device from others.
+/// The most bytes of one operation of a ring, so that a long transfer does not occupy the device alone.
 const PART: usize = 1 << 20;
 
-/// Longer operations go to a thread of the kernel at once. Their pages become complete one by one, and each would wake the thread of the ring.
+/// Longer operations go to a thread of the kernel at once: otherwise each page that arrives from the disk would wake the thread of the ring.
 const LONG: usize = 16 * 1024;
 
 /// A ring for reads and writes of open files (io_uring(7), Linux 6.1). It belongs to the thread that made it, and owns each transfer until
 /// the kernel has completed it.
 pub(crate) struct Ring {
     ring: IoUring,
-    /// The transfers under way. The place is the token that the kernel returns.
+    /// The transfers under way. The index of a transfer is the token that the kernel returns with its result.
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
     waker: Arc<OwnedFd>,
-    /// The target of the read of the waker.
+    /// The buffer for the read of the waker.
     woken: Box<u64>,
-    /// That read is under way.
+    /// The read of the waker is under way.
     armed: bool,
 }
 
@@ -105,14 +105,14 @@ enum Underway {
 
 /// The end of an operation of a transfer.
 pub(crate) enum Ended {
-    /// A read or write. The number of bytes counts as done already.
+    /// A read or write. The transfer already includes these bytes.
     Part(Result<usize, Errno>),
     /// A pause.
     Pause,
 }
 
 impl Ring {
-    /// A ring for as many transfers at a time. Operations that wait for a disk inside the kernel get as many threads there.
+    /// A ring for this many transfers at a time, and as many threads of the kernel for operations that wait for a disk there.
     pub(crate) fn new(transfers: u32) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -194,8 +194,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives the kernel the operations that were added. It may wait for a disk: some file systems read the places of a file's content so.
-    /// Operations that the kernel does not take now are taken by [`Ring::wait`].
+    /// Gives the kernel the operations that were added. It may wait for a disk, because some file systems read the location of a file's content
+    /// during this call. [`Ring::wait`] submits operations that the kernel refuses now.
     pub(crate) fn submit(&self) {
         let _ = self.ring.submit();
     }
@@ -219,7 +219,7 @@ impl Ring {
         }
     }
 
-    /// The next transfer of which an operation is complete.
+    /// The next transfer with a completed operation.
     pub(crate) fn next(&mut self) -> Option<(Transfer, Ended)> {
         loop {
             let entry = self.ring.completion().next()?;
@@ -262,7 +262,7 @@ impl Drop for Ring {
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
         while self.len() > 0 || self.armed {
             if self.ring.submit_and_wait(1).is_err_and(|error| !is_passing(&error)) {
-                // Nobody knows when the kernel is done with the buffers.
+                // The kernel may still use the buffers, so they are leaked.
                 std::mem::forget((std::mem::take(&mut self.flights), std::mem::take(&mut self.woken)));
                 return;
             }
@@ -271,7 +271,7 @@ impl Drop for Ring {
     }
 }
 
-/// The kernel may take the operations of a ring at the next attempt.
+/// Returns true if the kernel may take the operations of a ring at the next attempt.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }

@@ -20,7 +20,8 @@ pub(crate) struct Transfer {
     offset: u64,
     data: Data,
     counters: Arc<Counters>,
-    /// The calls of this file system may wait for a disk even when told not to.
+    /// The next call may wait for a disk: this file system may ignore a request not to wait, or has
+    /// refused one.
     may_wait: bool,
     repeats: u32,
     /// The place among the operations under way.
@@ -29,9 +30,9 @@ pub(crate) struct Transfer {
 
 /// The buffer of a transfer, with its answer.
 pub(crate) enum Data {
-    /// A read of `length` bytes. The buffer has those that were read.
+    /// A read of `length` bytes. The buffer holds the bytes read so far.
     Read { buffer: Vec<u8>, length: usize, slot: Arc<Slot<Vec<u8>>> },
-    /// A write. So many of the bytes were written.
+    /// A write, and the number of bytes written so far.
     Write { bytes: Box<dyn AsRef<[u8]> + Send>, written: usize, slot: Arc<Slot<()>> },
 }
 
@@ -39,7 +40,7 @@ pub(crate) enum Data {
 pub(crate) enum Progress {
     /// A further call is needed.
     Again(Transfer),
-    /// It was answered. Its place is free.
+    /// The transfer was answered. Its place is free.
     Answered(usize),
 }
 
@@ -67,7 +68,7 @@ impl Transfer {
         self.may_wait
     }
 
-    /// The place in the file of the next call.
+    /// The offset in the file of the next call.
     pub(crate) fn position(&self) -> u64 {
         let done = match &self.data {
             Data::Read { buffer, .. } => buffer.len(),
@@ -84,7 +85,7 @@ impl Transfer {
         self.file.faults().and_then(|faults| faults.fault(call))
     }
 
-    /// Goes on after a call: answers if all is done, at the end of the file, and after an error.
+    /// Continues after a call. Answers once all bytes are done, at the end of the file, or after an error.
     pub(crate) fn after(mut self, result: std::result::Result<usize, Errno>) -> Progress {
         let is_done = match (&self.data, result) {
             (Data::Read { .. }, Ok(0)) => true,
@@ -98,7 +99,7 @@ impl Transfer {
             }
             (_, Err(Errno::INTR | Errno::AGAIN)) if self.repeats < REPEATS => {
                 self.repeats += 1;
-                // The ring tries without waiting first, which a flag of the file may forbid to go on from.
+                // The ring first tries a call without waiting. With some flags of a file, the kernel then reports EAGAIN instead of going on.
                 self.may_wait |= result == Err(Errno::AGAIN);
                 false
             }
@@ -117,7 +118,7 @@ impl Transfer {
         Progress::Answered(self.place)
     }
 
-    /// Performs it on the calling thread; `false`: no thread was free for it.
+    /// Performs the transfer on the calling thread. With `has_thread` false, no thread was free: the answer is [`Error::Busy`].
     pub(crate) fn perform(mut self, has_thread: bool) {
         let result = match &mut self.data {
             _ if !has_thread => Err(Error::Busy),

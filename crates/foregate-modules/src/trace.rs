@@ -300,7 +300,7 @@ impl Step for Continue {
                 // An id of nothing but zeros is none.
                 hex(high, &mut trace[..16]);
                 hex(low | 1, &mut trace[16..]);
-                // What is recorded protects nothing: a path that can be read in several ways is no reason to refuse.
+                // Recording a trace guards nothing, so an ambiguous path is no reason to refuse the request.
                 let always = |always: &Arc<dyn Condition>| always.holds(&view.in_doubt(Doubt::Ignored));
                 let sampled =
                     u128::from(dice) < settings.share || settings.always.as_ref().is_some_and(always);

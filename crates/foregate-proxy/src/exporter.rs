@@ -25,7 +25,7 @@ const ANSWER_MOST: usize = 64 * 1024;
 /// A look at whether all is sent, at the end of the process.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What has become of a batch at the receiver.
+/// The result of sending a batch to the receiver.
 #[derive(Debug)]
 enum Delivery {
     /// It has been taken, but for this many spans.

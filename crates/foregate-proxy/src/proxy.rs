@@ -308,8 +308,7 @@ fn count_sites(config: &mut Config, metrics: &Metrics) {
 /// known.
 const SERVICES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Windows of uploads may have this part of the memory that peers may make the process hold beyond
-/// their base, all of them together.
+/// The windows of all uploads together may take one part in this many of the memory limit for peers (`limits { memory }`).
 const UPLOAD_WINDOWS: usize = 8;
 
 /// The state that all connections of the process share. Survives reloads.
@@ -358,7 +357,7 @@ pub struct Proxy {
     pub cache: Arc<Cache>,
     /// Accepting connections, and passing some of them on.
     pub handover: Handover,
-    /// Letting go of the configuration, once another version serves.
+    /// The state of dropping the configuration after another version has taken over.
     pub shedding: Shedding,
     /// The previous configuration, kept for a moment if it had listeners with TLS that the new one lacks.
     leaving: ArcSwapOption<Config>,
@@ -482,7 +481,7 @@ impl Proxy {
         self.config.store(Arc::new(config));
     }
 
-    /// Replaces the present configuration by one that serves no requests, and has the parts of it that count for the metrics.
+    /// Replaces the configuration by one that serves no requests. It keeps only the folders and request gates, which the metrics show.
     pub fn drop_config(&self) {
         let config = self.config();
         let (folders, request_gates) = (config.folders.clone(), config.request_gates.clone());

@@ -31,7 +31,7 @@ impl<T> Shelf<T> {
         if values.len() < self.most {
             values.push(value);
         } else {
-            // The end of the value may use the shelf.
+            // Dropping the value may use the shelf, so the borrow ends first.
             drop(values);
             drop(value);
         }

@@ -114,8 +114,8 @@ pub fn collect_memory() {
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
-/// Gives the whole pages of a buffer back to the system; its content is undefined afterwards. To be called before it is freed, where the allocator
-/// would keep them.
+/// Gives the whole pages of a buffer back to the system. The buffer's content is undefined afterwards. Call it before freeing a buffer whose pages
+/// the allocator would keep.
 pub fn discard(buffer: &mut [u8]) {
     // SAFETY: sysconf(3) has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -130,7 +130,8 @@ fn only_rises(kind: &str) -> bool {
     matches!(kind, "counter" | "histogram" | "summary")
 }
 
-/// HELP, TYPE or UNIT of a family stand once.
+/// Returns true if both comments have the same keyword (HELP, TYPE or UNIT), which a family may
+/// have once.
 fn same_comment(one: &str, other: &str) -> bool {
     let kind = |comment: &str| comment.split(' ').nth(1).map(str::to_owned);
     kind(one) == kind(other)

@@ -83,9 +83,9 @@ pub struct Gate {
 /// Bounds on the memory of all processes, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBounds {
-    /// Beyond, the share does not grow.
+    /// Beyond this, the share of the new version does not grow.
     pub pause: u64,
-    /// Beyond, the old version stays.
+    /// Beyond this, the trial ends and the old version stays.
     pub most: u64,
 }
 
@@ -252,7 +252,7 @@ fn mean(stats: &Stats) -> Option<f64> {
     (count > 0).then(|| stats.latency_micros as f64 / count as f64)
 }
 
-/// The time, microseconds, below which this part of the responses began.
+/// The quantile of the times to the first byte, in microseconds; `part` is a fraction, such as 0.9.
 fn quantile(stats: &Stats, part: f64) -> f64 {
     let all: u64 = stats.latencies.iter().sum();
     let wanted = (all as f64 * part).ceil() as u64;

@@ -379,9 +379,9 @@ impl InspectedBlock<'_> {
         made
     }
 
-    /// Appends a block to `out` that has the same effect as this one on the table of a decoder that has followed all earlier blocks:
-    /// the same entries if they are well-formed, otherwise others of the same size, with the same name if that
-    /// is well-formed. It serves as trailers of a finished stream.
+    /// Appends a block to `out` that changes the dynamic table of a decoder as this block would, if the decoder has read all earlier blocks.
+    /// Well-formed entries stay as they are. A malformed entry becomes another one of the same size, with the same name if the name is well-formed.
+    /// The block can serve as the trailers of a finished stream.
     ///
     /// `false` as for [`Self::substitute`].
     #[must_use]

@@ -330,9 +330,9 @@ fn merge_slashes(path: &[u8], out: &mut Vec<u8>) {
 /// The effect of `..` on an empty segment before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Empty {
-    /// A segment like others, which `..` removes.
+    /// The empty segment counts as a segment, which `..` removes.
     Counts,
-    /// None: `..` removes the segment before it, and the empty one stays.
+    /// `..` passes over the empty segment and removes the segment before it.
     IsPassed,
 }
 

@@ -143,7 +143,7 @@ fn read_markup(argument: &Argument) -> Result<&str, Problem> {
     Ok(html.strip_prefix('\u{feff}').unwrap_or(html))
 }
 
-/// Markup at elements is whole: a document in which a part of an element is inserted would be another one after it.
+/// Refuses markup at elements that is not whole: an unclosed or half element would change the structure of the document after it.
 fn refuse_partial(argument: &Argument) -> Result<(), Problem> {
     const WHOLE: &str = "insert whole elements, such as `<div>...</div>`";
     // Other errors have been reported.
@@ -194,7 +194,7 @@ impl Place {
 }
 
 impl Insert {
-    /// Inserts markup at an edge of head or body; a place at an element is none.
+    /// Inserts markup at the start or end of the head or the body. Ignores a place at an element.
     pub fn edge(&mut self, place: Place, html: &str) {
         let Some(edge) = place.edge() else { return };
         self.edges.push((edge, html.into()));

@@ -138,7 +138,7 @@ impl DiskTier {
             return Ok(());
         }
         self.go_outside(floors.begin()).map_err(io::Error::other)?;
-        // Fills under way end first: they hold the folder that they write to.
+        // Fills under way keep their folder open until they end, since they hold a reference to it.
         self.open.store(None);
         self.watch(floors, None)
     }

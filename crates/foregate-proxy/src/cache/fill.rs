@@ -635,7 +635,8 @@ pub(super) async fn final_head(
             Answer::Final(origin, length) => return Ok((origin, length)),
             Answer::Interim => {
                 asks.since = clock::now();
-                // The last places are for the record of the attempts and the final response.
+                // The last two places in the channel are for the record of the attempts and for the
+                // final response.
                 if let Some(hand) = hand.filter(|hand| hand.capacity() > 2) {
                     let _ = hand.try_send(LeaderParts::Interim(Box::new(asks.head.clone())));
                 }

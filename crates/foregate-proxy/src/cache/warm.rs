@@ -56,7 +56,8 @@ pub struct CacheGiver {
 }
 
 impl CacheGiver {
-    /// Gives to the process at the other end, and the memory of each body to `discard`. `None` if both have the same folders, where all of it lies.
+    /// A giver of stored responses to the process at the other end. It passes the memory of each sent body to `discard`. `None` if both processes
+    /// have the same folders, which hold all responses.
     pub fn new(cache: &Arc<Cache>, stream: UnixStream, discard: fn(&mut [u8])) -> Option<Self> {
         if cache.shares_folders() {
             return None;
@@ -147,8 +148,8 @@ impl CacheGiver {
     }
 }
 
-/// Gives the memory of a response back to the system, unless a client still reads it. The allocator itself would keep each of its pages until the
-/// last response on it has gone, and responses leave in another order than they came.
+/// Gives the memory of a response back to the system, unless a client still reads it. The allocator itself frees a page only after the last response
+/// on it, and responses leave in another order than they came.
 fn give_back(object: Arc<Object>, discard: fn(&mut [u8])) {
     let pieces = Arc::into_inner(object).map(|object| object.body.into_pieces()).unwrap_or_default();
     for mut piece in pieces.into_iter().filter_map(|piece| piece.try_into_mut().ok()) {

@@ -435,8 +435,8 @@ impl Metrics {
         self.sites.set(names)
     }
 
-    /// Makes these pairs of a site and a route, [`BETWEEN`] between them, the routes that are shown: at most
-    /// [`ROUTES_LIMIT`]. The result is their counters, and those for all others.
+    /// Sets the routes with counters of their own, at most [`ROUTES_LIMIT`]. Each name is a site and a route with [`BETWEEN`] between them. Returns
+    /// the counters of these routes, and the counters that all other routes share.
     pub(crate) fn set_routes(&self, names: &[Arc<str>]) -> (Vec<Arc<RouteCounters>>, Arc<RouteCounters>) {
         let (counters, indices) = self.routes.set(names.iter());
         let counters = indices.iter().filter_map(|index| counters.get(*index as usize)).cloned();

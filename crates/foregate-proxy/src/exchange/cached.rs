@@ -36,13 +36,13 @@ use crate::shelf::Shelf;
 
 /// The result of looking into the store.
 enum StoreLookup {
-    /// This is next.
+    /// The exchange goes on with this step.
     StepResult(Step),
     /// Something has to be fetched.
     Wanted(Box<NeededResponse>),
     /// The disk may have it.
     Disk(Box<(StorePlace, Demands)>),
-    /// This is next, once purges are written.
+    /// The exchange goes on with this step once these purges are written to the disk.
     Recorded(Vec<Recording>, Step),
 }
 
@@ -161,8 +161,8 @@ fn look(
     Ok(looked)
 }
 
-/// Reads the demands of a request. Credentials count also where a step has taken them off, unless
-/// the settings say otherwise, and where it has put the user into a field instead.
+/// Reads the demands of a request. Credentials count even if a step has removed them (unless the
+/// settings ignore that), or has replaced them by a field with the user.
 fn demand(
     exchange: &Exchange<'_>,
     request: &foregate_cache::Request<'_>,

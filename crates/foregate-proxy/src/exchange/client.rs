@@ -127,7 +127,8 @@ pub struct Client {
     pub half_close: bool,
     /// The connection can go on with a request whose configuration has gone.
     pub may_move: bool,
-    /// The rest of such a request. Boxed twice, as every request has room for the outer pointer.
+    /// The rest of such a request. Boxed twice, so that the field takes only one pointer in every
+    /// client.
     pub moved: Option<Box<Box<dyn MovedRequest>>>,
     /// From when on the present request is watched.
     watched_from: Instant,
@@ -135,7 +136,7 @@ pub struct Client {
     pub dropped: usize,
 }
 
-/// The part of a request that its connection keeps.
+/// The parts of a request that its connection keeps.
 pub struct MovedEnds<'a> {
     /// The shared state of the process.
     pub proxy: &'a Proxy,

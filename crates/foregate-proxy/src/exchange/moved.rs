@@ -62,8 +62,8 @@ impl MovedRequest for MovedExchange {
 }
 
 impl Exchange<'_> {
-    /// Returns true if the exchange needs nothing of its configuration but what a slim one has. An HTTP/1 connection that may bring another
-    /// request needs all of it.
+    /// Returns true if a slim configuration suffices for the rest of the exchange. An HTTP/1 connection that may bring another request needs the full
+    /// one.
     pub(super) fn may_move(&self) -> bool {
         let client = &*self.down.client;
         let is_last = !matches!(client.link, Link::H1(_)) || client.close;
@@ -78,7 +78,7 @@ impl Exchange<'_> {
             && !self.record.mirrors
     }
 
-    /// Leaves the rest of the exchange, which goes on with `step`, with its client. This exchange is over, and is not logged.
+    /// Hands the rest of the exchange to its client, to be continued with `step`. This exchange ends without a line in the log.
     pub(super) fn move_out(&mut self, step: Step) {
         let now = clock::now();
         let plan = self.plan().filter(|plan| plan.has_any(PhaseId::Log, PhaseId::Log));

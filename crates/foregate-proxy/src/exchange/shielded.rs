@@ -15,7 +15,7 @@ pub(super) struct ShieldedRequest {
     pub group: Arc<ShieldGroup>,
     /// The number to which the answer belongs.
     pub nonce: u64,
-    /// What the asking node knows about it.
+    /// The call of the asking node, with the route, the upstream, the key and the client.
     pub call: FetchCall,
 }
 

@@ -233,7 +233,7 @@ impl<'a> Exchange<'a> {
         self.ask.as_ref().map(|ask| ask.upstream)
     }
 
-    /// What came with the request, if it comes from another node of the shield.
+    /// The shield's part of the request, if it comes from another node.
     pub(super) fn shielded(&self) -> Option<&ShieldedRequest> {
         match self.detour.as_deref() {
             Some(Detour::Shielded(shielded)) => Some(shielded),

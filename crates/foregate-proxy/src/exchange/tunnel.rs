@@ -69,7 +69,7 @@ impl Exchange<'_> {
     /// Moves bytes both ways until both sides have ended, or nothing moves for too long.
     pub(super) async fn tunnel(&mut self, mut origin: Origin, begun: Option<Relay>) -> Step {
         let mut relay = begun.unwrap_or_else(|| self.begin_tunnel());
-        // Tunnels may be silent for hours: they are woken.
+        // A tunnel may be silent for hours, so shedding has to wake it.
         let mut shedding = self.may_move().then(|| Box::pin(self.proxy.shedding.wait()));
         let result = poll_fn(|cx| {
             let polled = relay.poll(cx, &mut self.down.client.link, &mut origin.link, self.down.timer);

@@ -1,5 +1,5 @@
-//! The table of clients with something that each of them holds. There is one kind of table for connections with their memory, amounts
-//! of a budget, places and pieces of work.
+//! A table of clients and of the resources that each of them holds. The same type counts connections with their memory, amounts of a budget, places
+//! and pieces of work.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,9 +15,9 @@ const SHARDS: usize = 16;
 
 type TableShard<T> = Mutex<HashMap<NonZeroU64, T, foldhash::fast::RandomState>>;
 
-/// A thing that clients hold. It begins as nothing.
+/// The resources that one client holds. The default is none.
 pub trait ClientHolding: Default {
-    /// Returns true if the client holds nothing any more: the table forgets it.
+    /// Returns true if the client holds nothing any more. Then the table forgets the client.
     fn is_nothing(&self) -> bool;
 }
 
@@ -56,8 +56,8 @@ impl<T: ClientHolding> ClientTable<T> {
         self.shard(client).lock().get(&client).map(read)
     }
 
-    /// Changes the holdings of a client, which are locked meanwhile. `None` for accounts that are not
-    /// [bounded](Account::is_client) as one client: nothing is recorded for them.
+    /// Changes the holdings of a client under a lock. Returns `None` for accounts that are not
+    /// [bounded](Account::is_client) as one client; the table records nothing for them.
     pub fn update<R>(&self, account: Account, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         let client = account.client()?;
         Some(match self.shard(client).lock().entry(client) {

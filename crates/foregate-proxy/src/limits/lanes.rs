@@ -30,14 +30,14 @@ impl<T> ClientTurns<T> {
         self.lane(account).push_back(entry);
     }
 
-    /// Adds an entry behind those of its client that are to be kept.
+    /// Removes the entries of a client that `keep` refuses, and adds an entry behind the others.
     fn push_behind(&mut self, account: Account, entry: T, keep: impl Fn(&T) -> bool) {
         let lane = self.lane(account);
         lane.retain(keep);
         lane.push_back(entry);
     }
 
-    /// The lane of a client, which is to get an entry.
+    /// The lane of a client, for a new entry.
     fn lane(&mut self, account: Account) -> &mut VecDeque<T> {
         let lane = self.lanes.entry(account).or_default();
         if lane.is_empty() {

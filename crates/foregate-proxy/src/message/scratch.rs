@@ -32,7 +32,7 @@ pub enum Unserved {
 }
 
 thread_local! {
-    // A box is moved into a task and back without a copy.
+    // Boxed, so that moving a value into a task and back copies no more than a pointer.
     static SCRATCH: Shelf<Box<Scratch>> = const { Shelf::new(KEPT) };
 }
 

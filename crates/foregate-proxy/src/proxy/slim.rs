@@ -1,5 +1,5 @@
-//! Slim configurations: the little that tunnels and long bodies of a version that has handed over still need. With them, the rest of the
-//! configuration can go: sites, rules, certificates.
+//! Slim configurations. After an upgrade, the old version still serves tunnels and long bodies. Each of these gets a slim configuration with the few
+//! objects that it needs, so that the process can drop the full one with its sites, rules and certificates.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -30,10 +30,10 @@ pub struct RestOfExchange<'a> {
     pub upstream: Option<&'a Arc<Upstream>>,
 }
 
-/// A configuration that holds nothing but those needs.
+/// A configuration with the needs of such an exchange alone.
 #[derive(Debug)]
 pub struct SlimConfig {
-    /// Of that site alone, without its routes.
+    /// A configuration of one site, without its routes.
     pub config: Arc<Config>,
     /// The site in it.
     pub site: Option<HostId>,
@@ -45,10 +45,11 @@ pub struct SlimConfig {
     pub upstream: Option<Arc<Upstream>>,
 }
 
-/// The same needs have the same key: the addresses are of objects that the value keeps.
+/// The identity of the needs, for sharing: the site, and the addresses of route, plan and upstream. The value keeps these objects alive, so no
+/// address is used again.
 type SlimKey = (Option<HostId>, [usize; 3]);
 
-/// Whether exchanges are to let go of their configuration, and the slim ones that they have instead.
+/// The move of exchanges to slim configurations: whether it has begun, and the slim configurations made so far.
 #[derive(Debug, Default)]
 pub struct Shedding {
     has_begun: AtomicBool,
@@ -57,21 +58,21 @@ pub struct Shedding {
 }
 
 impl Shedding {
-    /// Exchanges move to slim configurations from now on: tunnels at once, bodies with their next bytes.
+    /// Begins the move: tunnels take a slim configuration at once, bodies with their next bytes.
     pub fn begin(&self) {
         self.has_begun.store(true, Ordering::SeqCst);
         self.begins.notify_waiters();
     }
 
-    /// Returns true once they do.
+    /// Returns true once the move has begun.
     pub fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Relaxed)
     }
 
-    /// Completes once they do.
+    /// Completes once the move has begun.
     pub async fn wait(&self) {
         let mut begins = pin!(self.begins.notified());
-        // Before the look: a beginning between the look and the wait would be missed.
+        // Enabled before the check, since `begin` between the check and the wait would be missed.
         begins.as_mut().enable();
         if !self.has_begun.load(Ordering::SeqCst) {
             begins.await;

@@ -132,7 +132,7 @@ impl HostEntry {
 }
 
 impl HostTable {
-    /// A table in which nothing is found, with this entry alone: that of the first site, with the first counters.
+    /// A table with this entry alone, for the first site and the first counters. No host is found in it.
     pub(super) fn only(entry: &HostEntry) -> Self {
         let mut table = Self::default();
         let name = [0; INLINE];

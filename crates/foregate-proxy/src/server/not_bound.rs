@@ -16,13 +16,13 @@ pub struct NotBound {
 }
 
 impl NotBound {
-    /// An error that says so; `what` names the socket.
+    /// An I/O error with a [`NotBound`] in it. `what` names the socket.
     pub(super) fn named(error: io::Error, address: &ListenAddress, what: &str) -> io::Error {
         io::Error::new(error.kind(), Self { address: address.clone(), what: what.to_owned(), error })
     }
 }
 
-/// Advice where the system does not let the proxy begin.
+/// Advice for an error that keeps the proxy from starting.
 pub fn advice(error: &io::Error) -> Option<&'static str> {
     let not_bound = error.get_ref().and_then(|inner| inner.downcast_ref::<NotBound>());
     Some(match (not_bound.map(|not_bound| &not_bound.address), error.kind()) {

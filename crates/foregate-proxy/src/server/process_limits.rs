@@ -14,7 +14,7 @@ pub(super) fn keep_memory_out_of_dumps() {
     }
 }
 
-/// As many descriptors as the system allows.
+/// Raises the limit of descriptors as far as the system allows.
 pub(super) fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current < limit.maximum || limit.maximum.is_none() {

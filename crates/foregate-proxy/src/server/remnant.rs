@@ -24,7 +24,7 @@ pub(super) async fn watch(
     messages: mpsc::UnboundedSender<Message>,
 ) {
     if let Some(mut giving) = giving {
-        // Nothing is sent: the error says that it is over.
+        // Nothing is ever sent on this channel; it closes when the cache has been given away.
         let _ = giving.changed().await;
     }
     loop {
@@ -47,7 +47,8 @@ async fn until_unused(proxy: Weak<Proxy>, messages: mpsc::UnboundedSender<Messag
         let Some(proxy) = proxy.upgrade() else { return };
         proxy.registry.wake();
         tokio::time::sleep(ANSWER).await;
-        // An exchange in between has the configuration before its connection stops waiting for a request.
+        // An exchange that begins between the two checks is seen by the second: it takes the configuration before its connection stops waiting for a
+        // request.
         if proxy.registry.may_ask() == 0 && is_unused(&proxy.config()) {
             // The server may be stopping.
             let _ = messages.send(Message::Unused);
@@ -62,8 +63,8 @@ fn is_unused(config: &Arc<Config>) -> bool {
 }
 
 impl RunningServer {
-    /// Drops stored responses, connections to origins, probes and threads. Bodies on their way keep theirs. A request that comes all the
-    /// same is served without a cache.
+    /// Drops stored responses, connections to origins, probes and threads. A body on its way keeps its stored response or connection. A request that
+    /// still comes is served without a cache.
     pub(super) fn shed(&mut self) {
         self.proxy.cache.store.close_memory();
         self.upstreams.rest();
@@ -71,7 +72,7 @@ impl RunningServer {
         self.files.follow(&[]);
         self.proxy.shedding.begin();
         tokio::spawn(until_unused(Arc::downgrade(&self.proxy), self.membership.sender.clone()));
-        // Workers have made most of it, and give it back as they rest.
+        // Workers allocated most of this memory, and give it back while they are idle.
         tokio::spawn(memory::give_back_soon(tokio::runtime::Handle::current().metrics().num_workers()));
         let connections = self.proxy.registry.count();
         tracing::info!(
@@ -83,13 +84,13 @@ impl RunningServer {
     pub(super) fn drop_configuration(&mut self) {
         let config = self.proxy.config();
         if !is_unused(&config) {
-            // A look of another task at it: it is over soon.
+            // Another task holds the configuration for a moment: wait again.
             tokio::spawn(until_unused(Arc::downgrade(&self.proxy), self.membership.sender.clone()));
             return;
         }
         drop(config);
         self.proxy.drop_config();
-        // This thread has made most of it.
+        // This thread allocated most of the configuration.
         sys::collect_memory();
         tokio::spawn(memory::give_back_soon(tokio::runtime::Handle::current().metrics().num_workers()));
         tracing::info!("the configuration is dropped");

@@ -69,7 +69,7 @@ pub trait SettingsSource: Send + Sync {
     }
 }
 
-/// A configuration that is not in files of its own.
+/// A source without configuration files.
 impl<F: Fn() -> Result<Settings, String> + Send + Sync> SettingsSource for F {
     fn read(&self) -> Result<Settings, String> {
         self()

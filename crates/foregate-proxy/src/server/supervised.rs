@@ -96,7 +96,7 @@ pub(super) enum Message {
     Order(Option<u64>, Order, Vec<OwnedFd>),
     /// The process has handed over, and none of its connections brings another request.
     Remnant,
-    /// No exchange of such a process holds its configuration any more.
+    /// No exchange of a former version holds its configuration any more.
     Unused,
     /// The supervisor has gone.
     Lost,
@@ -175,8 +175,8 @@ impl SupervisorLink {
         });
     }
 
-    /// Answers with the state for the next generation. Counts of rate limits are megabytes, and copied before the small pieces, which have to be
-    /// as they are when they leave.
+    /// Answers with the state for the next generation. The counts of rate limits are megabytes and are copied first; the small pieces follow, so that
+    /// they are current when they are sent.
     pub(super) fn report_items(self, id: Option<u64>, proxy: Arc<Proxy>, resolver: Resolver) {
         self.beside(move |link| {
             let steps = inheritance::save_steps(&proxy.config());
@@ -187,7 +187,7 @@ impl SupervisorLink {
         });
     }
 
-    /// Has the supervisor hand an operator's orders on to the other generations, and keep them, each time that one is given.
+    /// Sends each new order of an operator to the supervisor, which keeps it and passes it on to the other generations.
     pub(super) async fn tell_orders(
         self,
         proxy: Weak<Proxy>,

@@ -88,7 +88,7 @@ pub struct CacheSettings {
     pub ttl_conditions: Vec<Arc<dyn Condition>>,
     /// Requests for which one of these conditions holds bypass the cache.
     pub bypass: Vec<Arc<dyn Condition>>,
-    /// `Authorization` that a step has removed before the cache does not count as credentials: the origin does not see it.
+    /// An `Authorization` field that a step removed before the cache does not count as credentials, since the origin does not see it.
     pub ignores_removed_authorization: bool,
     /// The name of this cache in `Cache-Status`; `None` for no such field.
     pub status_name: Option<Box<str>>,

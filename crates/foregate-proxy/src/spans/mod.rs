@@ -56,7 +56,7 @@ pub struct Span<'s> {
     pub id: SpanId,
     /// The span that it is a part of; `None` for the first one of a trace.
     pub parent: Option<SpanId>,
-    /// What happened, as groups of spans are named.
+    /// The name of the span, the same for all spans of its kind.
     pub name: &'s str,
     /// The side of the proxy.
     pub kind: SpanKind,

@@ -101,7 +101,7 @@ impl CertificateTable {
         demanded.insert(name.into(), certificate);
     }
 
-    /// The one that was obtained in a handshake.
+    /// The certificate for a name that was obtained in a handshake.
     fn demanded(&self, name: &str) -> Option<Arc<Certificate>> {
         self.demanded.read().get(name).cloned()
     }

@@ -98,7 +98,7 @@ impl CertificateStore {
         Self::with_clock(Clock::default())
     }
 
-    /// An empty store, for which certificates and tickets expire by `clock`.
+    /// An empty store. `clock` decides the expiry of its certificates and tickets.
     pub(super) fn with_clock(clock: Clock) -> Self {
         let shared = StoreShared { clock, tickets: TicketStore::new(clock), ..StoreShared::default() };
         Self { shared: Arc::new(shared) }

@@ -1,5 +1,5 @@
-//! The judgement whether a peer gets on, for bodies, tunnels and connections alike: it moves, it takes its output, it
-//! sends fast enough, and the rest of it is worth reading.
+//! The judgement of a peer's progress, for bodies, tunnels and connections: whether bytes move, whether the peer reads its output, whether it sends
+//! fast enough, and how much of an answered request is still read.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub struct Movement {
 }
 
 impl Movement {
-    /// Nothing has moved yet.
+    /// A direction in which nothing has moved yet.
     pub fn new(now: Instant) -> Self {
         Self { bytes: 0, at: now }
     }
@@ -45,18 +45,18 @@ impl Movement {
 /// time must not hold a response, and the origin's connection behind it, for ever.
 pub const LEAST_TAKEN: u64 = 1024;
 
-/// Tracks if a peer reads its output.
+/// Tracks whether a peer reads its output.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taking {
     /// The time since which it has read less than [`LEAST_TAKEN`], and not all, of the pending
     /// output.
     stuck: Option<Instant>,
-    /// The bytes read by then.
+    /// The number of bytes read at that time.
     before: u64,
 }
 
 impl Taking {
-    /// Records the bytes read so far, and if more is pending.
+    /// Records the number of bytes read so far, and whether more output is pending.
     pub fn observe(&mut self, taken: u64, waits: bool, now: Instant) {
         if waits {
             self.waits(taken, LEAST_TAKEN, now);
@@ -65,8 +65,8 @@ impl Taking {
         }
     }
 
-    /// More is pending behind the bytes read so far, of which `least` new ones are progress. Returns true if there is some,
-    /// or if the wait begins.
+    /// Records the number of bytes read so far while more output is pending. At least `least` new bytes count as progress. Returns true on progress,
+    /// and at the start of the wait.
     pub fn waits(&mut self, taken: u64, least: u64, now: Instant) -> bool {
         let progressed = taken.saturating_sub(self.before) >= least || self.stuck.is_none();
         if progressed {
@@ -76,12 +76,12 @@ impl Taking {
         progressed
     }
 
-    /// Nothing is pending. Returns true if something was.
+    /// Records that no output is pending. Returns true if some was.
     pub fn has_all(&mut self) -> bool {
         self.stuck.take().is_some()
     }
 
-    /// It has read other output of the same connection, after which this output waits.
+    /// Counts a read of other output on the same connection, at `at`, as progress: this output waits behind it.
     pub fn has_left(&mut self, at: Option<Instant>) {
         self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
     }
@@ -92,7 +92,7 @@ impl Taking {
     }
 }
 
-/// The average rate of a body over consecutive spans, of which none may be too slow.
+/// The average rate of a body over consecutive spans. A single span that is too slow ends the body.
 #[derive(Debug)]
 pub struct Rate {
     span_began: Instant,
@@ -101,19 +101,19 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The first span begins.
+    /// Begins the first span.
     pub fn new(now: Instant) -> Self {
         Self { span_began: now, span_bytes: 0, graced: false }
     }
 
-    /// This span begins again, after so many `bytes`.
+    /// Begins the span again, after this many `bytes`.
     pub fn restart(&mut self, bytes: u64, now: Instant) {
         self.span_began = now;
         self.span_bytes = bytes;
     }
 
-    /// The end of the present span, or a past time if the last one was too slow. Spans begin after
-    /// the grace period, which counts for none. `bytes` have come so far.
+    /// The end of the present span, or a past time if the last span was too slow. The grace period precedes the first span and is not measured.
+    /// `bytes` is the number received so far.
     pub fn deadline(&mut self, bytes: u64, timeouts: &Timeouts, now: Instant) -> Instant {
         let grace = if self.graced { Duration::ZERO } else { timeouts.body_rate_grace };
         let begins = self.span_began + grace;
@@ -143,7 +143,7 @@ pub struct DropBudget {
 }
 
 impl DropBudget {
-    /// This many bytes, until `deadline`.
+    /// A budget of this many bytes, until `deadline`.
     pub fn new(bytes: usize, deadline: Instant) -> Self {
         Self { deadline, left: bytes }
     }

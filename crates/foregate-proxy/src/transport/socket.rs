@@ -80,7 +80,7 @@ pub struct Socket {
 enum SocketKind {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// The client of a request that is served without effect.
+    /// A client in memory, for a request that is replayed without effect.
     Memory,
 }
 
@@ -101,7 +101,7 @@ macro_rules! each_kind {
     };
 }
 
-/// A socket that has already been opened: its descriptor is counted, even beyond the limit.
+/// Takes a socket that is already open. Its descriptor is counted, even beyond the limit.
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         Self::tcp(stream, descriptors::DescriptorPlace::new())
@@ -126,14 +126,14 @@ impl Socket {
         Self::new(SocketKind::Unix(stream), Some(place))
     }
 
-    /// The end of a client that exists in memory alone: it has sent these bytes, takes all that it is sent, and stays.
+    /// The socket of a client that exists in memory alone. The client has sent these bytes, reads all output, and never disconnects.
     pub fn memory(sent: Vec<u8>) -> Self {
         let mut socket = Self::new(SocketKind::Memory, None);
         socket.unread(sent);
         socket
     }
 
-    /// The descriptor; `None`: it is in memory.
+    /// The descriptor. `None` for a client in memory.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         each_kind!(&self.kind, stream => Some(stream.as_fd()), memory => None)
     }
@@ -150,7 +150,8 @@ impl Socket {
         written
     }
 
-    /// TLS has accepted this much; `holds` is set if some data is unsent.
+    /// Accounts the memory of data that TLS has accepted and not sent. `taken` is the number of newly accepted bytes; `holds` is false once all is
+    /// sent.
     pub(super) fn count_held(&mut self, taken: usize, holds: bool) {
         self.held.set(if holds { HELD.min(self.held.bytes() + taken) } else { 0 });
     }
@@ -169,7 +170,7 @@ impl Socket {
     pub(super) fn is_sent(&self) -> bool {
         let SocketKind::Tcp(stream) = &self.kind else { return true };
         let socket = socket2::SockRef::from(stream);
-        // While there is anything to send, there is no room then.
+        // With this option, the socket is writable only while it has nothing to send.
         if socket.set_tcp_notsent_lowat(1).is_err() {
             return true;
         }
@@ -323,8 +324,8 @@ impl Socket {
         })
     }
 
-    /// What has become of an idle connection, as far as the event loop knows; costs no system call
-    /// while nothing has happened. A byte that has come is consumed.
+    /// The state of an idle connection, as far as the event loop knows. Costs no system call while
+    /// nothing has happened. Consumes a byte that has arrived.
     pub fn look(&self) -> IdleState {
         match self.try_read(&mut [0]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => IdleState::Quiet,
@@ -333,8 +334,8 @@ impl Socket {
         }
     }
 
-    /// The state according to the kernel: includes input since the event loop polled last. Nothing
-    /// is consumed.
+    /// The state of an idle connection according to the kernel, which includes input since the last
+    /// poll of the event loop. Consumes nothing.
     pub fn look_now(&self) -> IdleState {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let mut byte = [0u8; 1];

@@ -169,7 +169,7 @@ impl<'a> Ask<'a> {
 
     /// Has further attempts follow these rules, in place of the upstream's, and go to `others` as well.
     ///
-    /// This and the next two change the request in place, since it is large and each request of a client would pay for the moves.
+    /// This method and the next two change the request in place: it is large, and moving it would cost every request time.
     pub fn set_rules(&mut self, rules: &'a [Retry], others: &'a [Arc<Upstream>]) {
         self.rules = Rules::new(rules, others);
     }

@@ -1,5 +1,5 @@
-//! The attempts at one request, and the rule for further ones: the same for requests of clients and
-//! of steps.
+//! The attempts at one request, and the rule for a further attempt. The rule is the same for
+//! requests of clients and for fetches of steps.
 
 use std::time::Instant;
 

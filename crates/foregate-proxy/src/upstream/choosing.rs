@@ -74,8 +74,8 @@ impl Upstream {
         if self.servers.len() == 1 { None } else { self.balance.load().key(asked) }
     }
 
-    /// The server for a first attempt: one that is up, or the one whose turn it is if none is.
-    /// `None`: none takes requests.
+    /// The server for a first attempt: a server that is up; if all are down, the next server in
+    /// turn. `None` if no server takes requests.
     pub(super) fn pick(&self, key: Option<u64>, now: Instant) -> Option<usize> {
         let tier = self.tier(now);
         if tier == Tier::All && !(0..self.servers.len()).any(|server| self.is_up(server, now)) {

@@ -126,8 +126,8 @@ impl Health {
         std::mem::take(&mut record.told).then_some(News::Answers)
     }
 
-    /// Records a request that was sent to the server when it `began`, and has ended without an answer and says nothing
-    /// of it. If it was to try the server again, the next one does so; those that are older were not.
+    /// Records a request, sent at `began`, that ended without an answer and without a sign of the server's health. If the request was the trial of a
+    /// failed server, the next request becomes the trial. A request that began before the trial changes nothing.
     pub(super) fn inconclusive(&self, began: Instant, now: Instant) {
         if self.down_until.load(Ordering::Relaxed) == 0 {
             return;

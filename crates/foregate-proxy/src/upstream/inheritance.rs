@@ -103,7 +103,7 @@ pub fn restore_health(upstreams: &[Arc<Upstream>], bytes: &[u8], moment: Moment,
         match states.get(&name(upstream, server)) {
             Some(state) => state.apply(upstream, server, moment, now),
             // The other process has nothing to say of it: an order that it has followed before is over.
-            // Its state was written before an operator spoke to this process.
+            // The state was written before an operator gave this process an order.
             None if server.record.ordered_at() > 0 => {}
             None if moment == Moment::Later && server.record.order() != Order::Up => {
                 server.record.set_order(Order::Up);
@@ -337,7 +337,7 @@ mod tests {
         let late = save_health(&old, now);
         restore_health(&new, &late, Moment::Start, now);
         assert!(!is_up(&new, 1, now));
-        // An operator speaks to the new version, and a server answers it again.
+        // The new version gets an order of an operator, and one of its servers answers again.
         new[0].order(0, Order::Up);
         new[0].set_weight(0, 3);
         let ordered_at = old[0].servers[0].record.ordered_at();
@@ -353,7 +353,7 @@ mod tests {
         let record = &new[0].servers[0].record;
         assert_eq!((record.order(), record.weight()), (Order::Up, Some(3)));
         assert!(is_up(&new, 1, later), "it has come up since");
-        // What is learned there afterwards counts.
+        // A failure that the old version learns of afterwards counts.
         old[0].servers[1].record.health.eject(later + SECOND, &old[0].settings.eject);
         restore_health(&new, &save_health(&old, later + SECOND), Moment::Later, later + SECOND);
         assert!(!is_up(&new, 1, later + SECOND));

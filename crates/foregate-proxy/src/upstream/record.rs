@@ -158,7 +158,8 @@ impl ServerRecord {
         self.ordered_at.load(Ordering::Relaxed)
     }
 
-    /// The order or the weight was changed at this time of the steady clock.
+    /// Sets the time of the last change to the order or the weight, milliseconds of the steady
+    /// clock.
     pub(super) fn set_ordered_at(&self, millis: u64) {
         self.ordered_at.store(millis, Ordering::Relaxed);
     }
@@ -189,7 +190,7 @@ impl ServerRecord {
         if since == 0 || span == 0 {
             return 1000;
         }
-        // Never nothing: nobody else may be there.
+        // The share is never zero, since this server may be the only one.
         (self.pace.millis(now).saturating_sub(since).saturating_mul(1000) / span).clamp(20, 1000)
     }
 

@@ -59,7 +59,7 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// No pools yet. By `clock`, servers are avoided and tried again, connections grow old, and names expire.
+    /// A registry without pools. `clock` decides when a failed server is tried again, and when connections and names expire.
     pub fn new(metrics: Arc<Metrics>, clock: Clock) -> Self {
         Self {
             clock,

@@ -161,7 +161,7 @@ pub(super) fn plan(rules: &[Predicate]) -> Plan {
     finish(inputs, always, meanings)
 }
 
-/// Makes the scans, and puts all into order.
+/// Makes a scan for each input, and sorts scans and single rules by the first rule of each.
 fn finish(
     inputs: BTreeMap<&Input, Vec<(&Test, u32)>>,
     mut always: Vec<u32>,

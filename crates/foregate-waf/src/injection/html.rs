@@ -245,7 +245,8 @@ impl<'a> Html<'a> {
     }
 
     fn quoted_value(&mut self, quote: u8) -> HtmlPiece<'a> {
-        // At the beginning of the input the quote is not there.
+        // The tokenizer may start within a quoted value: then the input has no opening quote to
+        // skip.
         if self.at > 0 {
             self.at += 1;
         }

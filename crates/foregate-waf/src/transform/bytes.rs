@@ -62,7 +62,8 @@ impl Bytes {
     }
 }
 
-/// The kinds of which a value must have one to be changed; `None` if it may change whatever it has.
+/// The kinds of bytes that the transformation changes: it leaves a value without any of them as it
+/// is. `None` if any value may change.
 pub(super) fn changes(transformation: Transformation) -> Option<u16> {
     use Transformation as T;
     Some(match transformation {

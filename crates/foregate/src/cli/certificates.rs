@@ -138,7 +138,8 @@ impl Root {
         if let Some(folder) = config::storage(&file)? {
             return Ok(folder);
         }
-        // A file with errors may mean another folder than the one that holds without `acme`.
+        // The default folder is only for a file without `acme`. A file with errors may name another
+        // one, so the errors come first.
         config::load(&file, pipeline)?;
         Ok(config::default_storage())
     }

@@ -91,7 +91,7 @@ impl Logs {
         let file = self.file.path();
         let chosen = match config::load_and_warn(&file, pipeline) {
             Ok((settings, _)) => choose(&settings, self.site.as_deref()),
-            // A mistake elsewhere in the files hides no log.
+            // A mistake elsewhere in the files does not keep the log from being shown.
             Err(refused) => match (config::access_log(&file), &self.site) {
                 (Ok(Some(path)), None) => {
                     complain(&format!(

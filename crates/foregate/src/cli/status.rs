@@ -71,7 +71,7 @@ fn text(status: &Value) -> String {
         ));
     }
     for generation in status["generations"].as_array().into_iter().flatten() {
-        // A process without a supervisor does not say how much it has.
+        // A process without a supervisor does not report its memory.
         let memory =
             generation["memory"].as_u64().filter(|memory| *memory > 0).map_or_else(String::new, |memory| {
                 format!(", {:.1} MiB (PSS)", memory as f64 / f64::from(1 << 20))

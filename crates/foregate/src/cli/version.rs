@@ -18,7 +18,8 @@ pub(super) fn run(json: bool) -> Outcome {
     if json {
         print_json(&serde_json::json!({
             "version": version,
-            // The builder may say it; a build from an archive does not know it.
+            // Set by the builder. A build from an archive of the sources does not know its
+            // revision.
             "revision": option_env!("FOREGATE_REVISION"),
             "build_id": build_id(),
         }));

@@ -67,7 +67,7 @@ impl DurationHistogram {
         add_in_shard(|shard| self.shards.get(shard).map(|shard| &shard.0.micros), micros);
     }
 
-    /// What was recorded so far.
+    /// Returns the counts recorded so far.
     pub(crate) fn counts(&self) -> DurationCounts {
         let sum = |counter: &dyn Fn(&DurationShard) -> u64| {
             self.shards.iter().map(|shard| counter(&shard.0)).fold(0, u64::wrapping_add)
@@ -81,7 +81,7 @@ impl DurationHistogram {
 /// The requests of a route.
 #[derive(Debug, Default)]
 pub struct RouteCounters {
-    /// How long they took.
+    /// The durations of the requests.
     pub durations: DurationHistogram,
     shards: [PaddedCounters<[AtomicU64; STATUS_CLASSES.len()]>; SHARDS],
 }

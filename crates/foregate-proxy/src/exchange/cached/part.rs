@@ -21,7 +21,7 @@ pub(in crate::exchange) struct CachePart {
     pub(super) collapsed: bool,
     /// The request waited for a fetch that failed, and gets a stale response.
     pub(super) failed: bool,
-    /// The attempts of the fetch that this request has caused.
+    /// The attempts of the fetch that this request caused.
     pub fetched: Option<Box<FetchRecord>>,
     /// The response of the fetch is stored.
     pub(super) stored: bool,

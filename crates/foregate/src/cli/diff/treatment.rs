@@ -35,7 +35,7 @@ pub(super) struct Treatment {
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     /// The upstreams that steps would have asked.
     pub asked: Vec<(&'static str, String)>,
-    /// The notes of steps, such as `rule` with its name; of trials alone.
+    /// The notes of steps, such as `rule` with its name. Recorded for trials only.
     pub notes: Vec<(String, String)>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Judge<'a> {
     settings: &'a Settings,
     /// The listeners in the clear, and those of TLS.
     listeners: [Vec<&'a Listen>; 2],
-    /// Treatments have the notes of steps.
+    /// Treatments include the notes of steps.
     keeps_notes: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Judge<'a> {
         Self { settings, listeners: [of(false), of(true)], keeps_notes: false }
     }
 
-    /// For one request that is tried, through this listener where there is one.
+    /// A judge for a single trial request, received by this listener if there is one.
     pub(super) fn for_trial(settings: &'a Settings, listener: Option<&'a Listen>) -> Self {
         let all = Self { keeps_notes: true, ..Self::new(settings) };
         match listener {

@@ -29,7 +29,8 @@ pub(in super::super) struct TrialResult {
     pub outcome: String,
     /// The notes of steps, such as `rule` with its name.
     pub notes: Vec<(String, String)>,
-    /// The steps that would have asked an upstream, and whom; the answer is taken to be 200.
+    /// The steps that would have asked an upstream, with its name. The trial assumes that the
+    /// upstream answers with 200.
     pub asked: Vec<String>,
 }
 

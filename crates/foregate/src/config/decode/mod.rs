@@ -187,8 +187,8 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     settings
 }
 
-/// Tells of redirects to HTTPS without a listener that speaks it. A proxy in front may, which `trusted-proxies` or the PROXY protocol tell
-/// of.
+/// Warns of redirects to HTTPS without a listener that accepts TLS. There is no warning with `trusted-proxies` or the PROXY protocol, since the proxy
+/// in front may accept TLS.
 fn warn_of_redirects(decoder: &mut Decoder<'_>, tree: &Tree) {
     let roots = tree.roots();
     let has = |items: &[Item<'_>], name: &str| items.iter().any(|item| item.node.name() == name);

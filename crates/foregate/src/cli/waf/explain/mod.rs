@@ -72,7 +72,7 @@ struct RulesExplanation {
     notes: Vec<String>,
 }
 
-/// A rule that matched and says so in a log.
+/// A rule that matched and writes to a log.
 #[derive(Debug, Serialize)]
 struct MatchedRule {
     id: u64,
