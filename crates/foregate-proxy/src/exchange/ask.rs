@@ -14,6 +14,7 @@ use super::progress::AwaitedEvent;
 use super::reply::BodySource;
 use super::shape::{shape_or_send, shapes};
 use super::state::{Exchange, Step, StepResult};
+use super::tunnel;
 use crate::error::{Error, Side};
 use crate::link::Link;
 use crate::link::copy::WaitingFor;
@@ -72,7 +73,7 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
         exchange.send_copy_when_due(false);
     }
     if length == BodyLength::Tunnel {
-        return Ok(exchange.agree_on_tunnel(origin));
+        return Ok(tunnel::agree_on_tunnel(exchange, origin));
     }
     let extended = exchange.request.upgrade.is_some() && exchange.down.client.link.is_h2();
     if extended && (200..300).contains(&exchange.response.status) {
@@ -89,7 +90,7 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
     if let Some(protocols) = required {
         exchange.response.headers.push_id(NameId::Upgrade, &protocols);
     }
-    if exchange.cached.is_some() {
+    if exchange.rare.cached.is_some() {
         cached::answered(exchange);
     }
     let source = BodySource::Origin(origin, length);

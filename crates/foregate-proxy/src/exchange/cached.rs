@@ -76,7 +76,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
 fn strip_prefix(exchange: &mut Exchange<'_>) {
     let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref());
     if prefix.is_some()
-        && let Some(cached) = &mut exchange.cached
+        && let Some(cached) = &mut exchange.rare.cached
     {
         cached.path = Some(exchange.request.path().to_vec());
     }
@@ -90,19 +90,19 @@ fn look(
     settings: &CacheSettings,
     upstream: usize,
 ) -> Result<StoreLookup, ExchangeEnd> {
-    exchange.cached = Some(CachePart::new(CacheOutcome::Bypass, Forward::Bypass));
+    exchange.rare.cached = Some(CachePart::new(CacheOutcome::Bypass, Forward::Bypass));
     let is_node = exchange.shielded().is_some();
     if settings.shield && !is_node && shield::has_passed(exchange) {
         return Err(Error::Loop.into());
     }
     let pass = |exchange: &mut Exchange<'_>, why: &'static str, forward: Forward| {
-        if let Some(cached) = &mut exchange.cached {
+        if let Some(cached) = &mut exchange.rare.cached {
             (cached.reason, cached.forward) = (Some(why), forward);
         }
         Ok(StoreLookup::StepResult(Step::Prepare(upstream)))
     };
     if let Some((recordings, step)) = purge::answer(exchange, settings).filter(|_| !is_node) {
-        exchange.cached = None;
+        exchange.rare.cached = None;
         return Ok(StoreLookup::Recorded(recordings, step));
     }
     if exchange.request.opens_tunnel() {
@@ -227,7 +227,7 @@ async fn look_on_disk(
         StoreFound::Unavailable => {
             let mut cached = CachePart::new(CacheOutcome::Bypass, Forward::Bypass);
             cached.reason = Some("store-slow");
-            exchange.cached = Some(cached);
+            exchange.rare.cached = Some(cached);
             located.forward_query(exchange);
             StoreLookup::StepResult(Step::Prepare(upstream))
         }
@@ -254,7 +254,7 @@ fn missed(
     variant: Option<foregate_cache::Key>,
 ) -> StoreLookup {
     let forward = if variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss };
-    exchange.cached = Some(CachePart::new(CacheOutcome::Miss, forward));
+    exchange.rare.cached = Some(CachePart::new(CacheOutcome::Miss, forward));
     if demands.only_if_cached() {
         return unavailable(exchange);
     }
@@ -280,7 +280,7 @@ fn judge(
     match verdict {
         Reuse::Fresh | Reuse::Stale => {
             let outcome = if verdict == Reuse::Fresh { CacheOutcome::Hit } else { CacheOutcome::Stale };
-            exchange.cached = Some(CachePart::new(outcome, Forward::Stale));
+            exchange.rare.cached = Some(CachePart::new(outcome, Forward::Stale));
             located.put_back();
             let body = file.map_or_else(|| StoredBody::Memory(Arc::clone(&object)), StoredBody::file);
             StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
@@ -293,12 +293,12 @@ fn judge(
             missed(exchange, upstream, located, demands, variant)
         }
         Reuse::StaleWhileRevalidate if demands.is_head() => {
-            exchange.cached = Some(CachePart::new(CacheOutcome::Stale, Forward::Stale));
+            exchange.rare.cached = Some(CachePart::new(CacheOutcome::Stale, Forward::Stale));
             let body = StoredBody::Memory(Arc::clone(&object));
             StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::StaleWhileRevalidate => {
-            exchange.cached = Some(CachePart::new(CacheOutcome::Stale, Forward::Stale));
+            exchange.rare.cached = Some(CachePart::new(CacheOutcome::Stale, Forward::Stale));
             StoreLookup::Wanted(NeededResponse::new(
                 exchange,
                 located,
@@ -309,7 +309,7 @@ fn judge(
             ))
         }
         Reuse::Validate(why) if why != Validate::Client && serves_outage(exchange, &object) => {
-            exchange.cached = Some(CachePart::new(CacheOutcome::StaleError, Forward::Stale));
+            exchange.rare.cached = Some(CachePart::new(CacheOutcome::StaleError, Forward::Stale));
             let is_due = object.outage(exchange.proxy.cache.time()) == Outage::RetryDue;
             if is_due && !demands.is_head() {
                 let variant = variant_of(exchange, &object);
@@ -332,11 +332,11 @@ fn judge(
             let mut cached = CachePart::new(CacheOutcome::Miss, forward);
             if demands.is_head() {
                 cached.stale = Some(object);
-                exchange.cached = Some(cached);
+                exchange.rare.cached = Some(cached);
                 located.forward_query(exchange);
                 return StoreLookup::StepResult(Step::Prepare(upstream));
             }
-            exchange.cached = Some(cached);
+            exchange.rare.cached = Some(cached);
             let variant = variant_of(exchange, &object);
             StoreLookup::Wanted(NeededResponse::new(exchange, located, variant, demands, Some(object), None))
         }
@@ -356,7 +356,7 @@ fn variant_of(exchange: &Exchange<'_>, object: &Object) -> Option<foregate_cache
 }
 
 fn unavailable(exchange: &mut Exchange<'_>) -> StoreLookup {
-    if let Some(cached) = &mut exchange.cached {
+    if let Some(cached) = &mut exchange.rare.cached {
         cached.outcome = CacheOutcome::Unavailable;
     }
     StoreLookup::StepResult(Step::Failed(Error::NotCached))
@@ -427,7 +427,7 @@ fn answer(
 /// Adds this cache's member of Cache-Status, if that is asked for.
 fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &StoredHead, status: u16) {
     let Some(name) = &settings.status_name else { return };
-    let Some(cached) = &exchange.cached else { return };
+    let Some(cached) = &exchange.rare.cached else { return };
     let is_forwarded =
         matches!(cached.outcome, CacheOutcome::Miss | CacheOutcome::Revalidated) || cached.failed;
     let failing = (cached.outcome == CacheOutcome::StaleError).then_some(cached.outcome.as_str());
@@ -457,7 +457,7 @@ pub(super) fn answered(exchange: &mut Exchange<'_>) {
     if !settings.policy.keep_tags {
         remove_tags(&mut exchange.response.headers);
     }
-    let (Some(name), Some(cached)) = (&settings.status_name, &exchange.cached) else { return };
+    let (Some(name), Some(cached)) = (&settings.status_name, &exchange.rare.cached) else { return };
     let told = CacheStatus {
         forward: Some(cached.forward),
         collapsed: cached.collapsed,
@@ -479,7 +479,7 @@ fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let mut query = Vec::new();
     let own = settings.query.apply(exchange.request.query(), &mut query);
     let address = uri(exchange.request, own.then_some(&*query));
-    let stripped = exchange.cached.as_ref().and_then(|cached| cached.path.as_deref());
+    let stripped = exchange.rare.cached.as_ref().and_then(|cached| cached.path.as_deref());
     let path = stripped.filter(|_| !exchange.request.is_rewritten()).unwrap_or(address.path);
     let address = foregate_cache::Uri { path, ..address };
     cache.invalidate_address(&address);
@@ -497,7 +497,7 @@ fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
 /// A 200 to a HEAD updates the stored response, or shows that it is an old one (RFC 9111, section
 /// 4.3.5).
 fn update_by_head(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
-    let Some(stale) = exchange.cached.as_mut().and_then(|cached| cached.stale.take()) else { return };
+    let Some(stale) = exchange.rare.cached.as_mut().and_then(|cached| cached.stale.take()) else { return };
     if exchange.response.status != 200 || exchange.request.head.method != Method::Head {
         return;
     }

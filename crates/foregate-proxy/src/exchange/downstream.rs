@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::client::Client;
+use super::client::{Client, Peer};
 use super::progress::{AwaitedEvent, Progress};
 use crate::error::Error;
 use crate::link::copy::BodyCopy;
@@ -18,6 +18,7 @@ use crate::transport::outcome::CopyError;
 /// The client's side of an exchange.
 #[derive(Debug)]
 pub(super) struct Downstream<'a> {
+    pub peer: &'a Peer,
     pub client: &'a mut Client,
     pub timer: &'a mut Timer,
     pub timeouts: &'a Timeouts,

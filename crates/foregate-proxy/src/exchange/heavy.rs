@@ -80,7 +80,7 @@ pub(super) async fn run_heavy(
         request: std::mem::replace(exchange.request, shown),
         response: std::mem::take(exchange.response),
         run,
-        peer: exchange.peer.copied(),
+        peer: exchange.down.peer.copied(),
         config: Arc::clone(config),
         site: exchange.routed.site,
         route: exchange.routed.route.cloned(),

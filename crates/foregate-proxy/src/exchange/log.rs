@@ -7,6 +7,7 @@ use foregate_wire::NameId;
 
 use super::compare::{self, WatchedEnd};
 use super::record::{LogRecord, LoggedAction};
+use super::spans;
 use super::state::Exchange;
 use crate::counters::fallbacks::HERE;
 use crate::error::{Error, Side};
@@ -23,7 +24,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         exchange.record.error = Some(Error::Shutdown);
     }
     excuse_leaving(exchange);
-    if exchange.peer.replay.is_some() || exchange.record.is_quiet {
+    if exchange.down.peer.replay.is_some() || exchange.record.is_quiet {
         end_watched(exchange);
         exchange.proxy.metrics.requests_active.add(-1);
         return;
@@ -57,7 +58,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
             of_route.durations.exemplars.take(trace.trace, duration);
         }
     }
-    if let Some(cached) = &exchange.cached {
+    if let Some(cached) = &exchange.rare.cached {
         exchange.proxy.metrics.cache.request(cached.outcome);
     }
     exchange.proxy.metrics.requests_active.add(-1);
@@ -75,7 +76,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     if !exchange.config.access_logs().is_empty() {
         write_lines(exchange, duration);
     }
-    exchange.end_spans();
+    spans::end_spans(exchange);
     let failed = has_failed(&exchange.record);
     if exchange.proxy.live.wants(failed) {
         exchange.proxy.live.ended(&entry(exchange, duration), failed);
@@ -84,7 +85,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
 
 /// Hands a response over that is compared.
 fn end_watched(exchange: &mut Exchange<'_>) {
-    if let Some(watched) = exchange.watched.take() {
+    if let Some(watched) = exchange.rare.watched.take() {
         let (record, download) = (&exchange.record, &mut exchange.down.download);
         let upload = &mut exchange.down.upload;
         let end = WatchedEnd {
@@ -168,7 +169,7 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
     let headers = asked.unwrap_or(&exchange.request.head.headers);
     let ask = exchange.ask.as_ref();
     // The task of a fetch for the cache makes the attempts, and hands their record over.
-    let fetched = exchange.cached.as_ref().and_then(|cached| cached.fetched.as_deref());
+    let fetched = exchange.rare.cached.as_ref().and_then(|cached| cached.fetched.as_deref());
     let fetched = fetched.filter(|_| ask.is_none_or(|ask| ask.attempts() == 0));
     LogEntry {
         time: SystemTime::now() - duration,
@@ -202,8 +203,8 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
             Some(fetched) => fetched.reused,
             None => ask.and_then(|ask| ask.reused),
         },
-        cache: exchange.cached.as_ref().map(|cached| cached.outcome.as_str()),
-        cache_reason: exchange.cached.as_ref().and_then(|cached| cached.reason),
+        cache: exchange.rare.cached.as_ref().map(|cached| cached.outcome.as_str()),
+        cache_reason: exchange.rare.cached.as_ref().and_then(|cached| cached.reason),
         fallback: record.fallback.map(FallbackReason::as_str),
         error: record.error.as_ref().map(Error::kind),
         error_side: record.error.as_ref().map(|error| error.side().as_str()),
@@ -211,7 +212,7 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
             Side::Downstream => "client",
             Side::Upstream | Side::Internal => "origin",
         }),
-        tls: exchange.peer.tls.as_ref().map(|info| match info.version {
+        tls: exchange.down.peer.tls.as_ref().map(|info| match info.version {
             crate::settings::TlsVersion::Tls12 => "TLSv1.2",
             crate::settings::TlsVersion::Tls13 => "TLSv1.3",
         }),

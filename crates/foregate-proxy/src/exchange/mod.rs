@@ -173,7 +173,7 @@ impl<'a> Exchange<'a> {
     fn drive(&mut self, mut step: Step) -> impl Future<Output = Outcome> {
         async move {
             let outcome = loop {
-                self.begin_work(&step);
+                spans::begin_work(self, &step);
                 let next = match step {
                     Step::Route => route::run(self).await,
                     Step::Screen => screen::run(self).await,
@@ -187,8 +187,8 @@ impl<'a> Exchange<'a> {
                     Step::Send(source) => send::run(self, source).await,
                     Step::Transfer(origin) => transfer::run(self, origin).await,
                     // Apart as well: one of them lasts for long.
-                    Step::Tunnel(origin) => Ok(Box::pin(self.tunnel(origin, None)).await),
-                    Step::TunnelOn(begun) => Ok(Box::pin(self.tunnel(begun.0, Some(begun.1))).await),
+                    Step::Tunnel(origin) => Ok(Box::pin(tunnel::run(self, origin, None)).await),
+                    Step::TunnelOn(begun) => Ok(Box::pin(tunnel::run(self, begun.0, Some(begun.1))).await),
                     Step::Failed(error) => Ok(self.failed(error)),
                     Step::Broken(error) => {
                         self.record.error = Some(error);
@@ -202,12 +202,12 @@ impl<'a> Exchange<'a> {
                     }
                     Step::Done if self.down.client.close => break Outcome::Close,
                     Step::Move(rest) => {
-                        self.move_out(*rest);
+                        moved::move_out(self, *rest);
                         return Outcome::Moved;
                     }
                     Step::Done => break Outcome::Reusable,
                 };
-                self.end_work();
+                spans::end_work(self);
                 step = next.unwrap_or_else(Step::from);
             };
             if self.record.mirrors {
@@ -216,7 +216,7 @@ impl<'a> Exchange<'a> {
             if let Some(error) = self.record.refused {
                 Box::pin(show_refused(self, error)).await;
             }
-            if let Some(tapped) = self.watched.as_mut().and_then(|watched| watched.tapped.take()) {
+            if let Some(tapped) = self.rare.watched.as_mut().and_then(|watched| watched.tapped.take()) {
                 replay::begin(tapped);
             }
             log::run(self);
@@ -228,12 +228,12 @@ impl<'a> Exchange<'a> {
     /// Takes the request's places among those in flight, where these are bounded. It has them already where it goes to an upstream for
     /// the second time.
     async fn take_passes(&mut self) -> Result<(), Error> {
-        if self.config.limits_requests() && self.passes.is_none() && self.peer.replay.is_none() {
-            let listener = self.peer.listen.as_ref().map(|listen| &listen.address);
+        if self.config.limits_requests() && self.rare.passes.is_none() && self.down.peer.replay.is_none() {
+            let listener = self.down.peer.listen.as_ref().map(|listen| &listen.address);
             let (account, of) = (self.account(), (listener, self.routed.site));
             // Rare, and large: kept out of the future that every request has.
             let take = Box::pin(RequestPasses::take(self.proxy, self.config, account, of, &mut self.down));
-            self.passes = Some(take.await?);
+            self.rare.passes = Some(take.await?);
         }
         Ok(())
     }
@@ -248,7 +248,8 @@ impl<'a> Exchange<'a> {
         self.record.mirrors = false;
         let Some(mirror) = self.routed.mirror() else { return };
         let Some(upstream) = self.config.upstreams.get(mirror.upstream) else { return };
-        let (addresses, account, memory) = (self.peer.addresses, self.account(), &self.proxy.filter_memory);
+        let (addresses, account, memory) =
+            (self.down.peer.addresses, self.account(), &self.proxy.filter_memory);
         mirror::begin(&Mirrored { upstream, request, upload, addresses, account, memory }, mirror);
     }
 

@@ -25,6 +25,7 @@ use super::inspect::{receive_start, wants_start};
 use super::open_spans::ExchangeSpans;
 use super::received::ReceivedHead;
 use super::run::{Run, Which};
+use super::spans;
 use super::state::{Exchange, ExchangeEnd};
 use super::view::{Facts, View};
 use crate::counters::steps::StepInput;
@@ -91,7 +92,7 @@ impl<'a> Exchange<'a> {
             Some(run) => run.facts.client,
             None => self.modules.away.as_ref().and_then(|away| away.client),
         };
-        said.or_else(|| self.peer.addresses.client.map(|client| client.ip()))
+        said.or_else(|| self.down.peer.addresses.client.map(|client| client.ip()))
     }
 
     /// The account on which the request holds memory and places.
@@ -226,7 +227,7 @@ impl<'a> Exchange<'a> {
         let view = View {
             request: self.request,
             response: self.response,
-            peer: self.peer,
+            peer: self.down.peer,
             config: self.config,
             site: self.routed.site,
             route: self.routed.route.map(|route| &**route),
@@ -234,7 +235,7 @@ impl<'a> Exchange<'a> {
             asked: &run.asked,
             away: false,
         };
-        Some((view, &mut run.state, &mut run.runner, self.spans.as_deref_mut()))
+        Some((view, &mut run.state, &mut run.runner, self.rare.spans.as_deref_mut()))
     }
 
     /// When the phase began, in milliseconds of the steady clock.
@@ -311,9 +312,9 @@ impl<'a> Exchange<'a> {
     fn asker(&self) -> fetch::FetchPayer {
         fetch::FetchPayer {
             account: self.account(),
-            holdings: self.peer.holdings.clone(),
+            holdings: self.down.peer.holdings.clone(),
             trace: self.modules.run.as_ref().and_then(|run| run.facts.trace),
-            span: self.span_parent(),
+            span: spans::span_parent(self),
         }
     }
 

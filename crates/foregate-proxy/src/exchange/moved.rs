@@ -18,8 +18,7 @@ use super::outcome::Outcome;
 use super::progress::Progress;
 use super::record::LogRecord;
 use super::run::Run;
-use super::state::{Exchange, Modules, RoutePlace, Step};
-use crate::link::Link;
+use super::state::{Exchange, Modules, RareParts, RoutePlace, Step};
 use crate::link::copy::BodyCopy;
 use crate::proxy::Config;
 use crate::proxy::slim::{RestOfExchange, SlimConfig};
@@ -61,53 +60,35 @@ impl MovedRequest for MovedExchange {
     }
 }
 
-impl Exchange<'_> {
-    /// Returns true if a slim configuration suffices for the rest of the exchange. An HTTP/1 connection that may bring another request needs the full
-    /// one.
-    pub(super) fn may_move(&self) -> bool {
-        let client = &*self.down.client;
-        let is_last = !matches!(client.link, Link::H1(_)) || client.close;
-        client.may_move
-            && is_last
-            && self.cached.is_none()
-            && self.watched.is_none()
-            && self.detour.is_none()
-            && self.modules.away.is_none()
-            && self.modules.outer.is_none()
-            && !self.has_filters()
-            && !self.record.mirrors
-    }
-
-    /// Hands the rest of the exchange to its client, to be continued with `step`. This exchange ends without a line in the log.
-    pub(super) fn move_out(&mut self, step: Step) {
-        let now = clock::now();
-        let plan = self.plan().filter(|plan| plan.has_any(PhaseId::Log, PhaseId::Log));
-        let slim = self.proxy.shedding.slim(RestOfExchange {
-            config: self.config,
-            site: self.routed.site,
-            route: self.routed.route,
-            plan,
-            upstream: self.upstream(),
-        });
-        let record = std::mem::replace(&mut self.record, LogRecord::new(now));
-        self.record.logged = true;
-        let moved = MovedExchange {
-            slim,
-            step,
-            ask: self.ask.take().map(PausedAsk::from),
-            run: self.modules.run.take(),
-            passes: self.passes.take(),
-            record,
-            spans: self.spans.take(),
-            ticket: self._ticket.take(),
-            timeouts: self.down.route_timeouts.copied(),
-            total: self.down.total,
-            upload: std::mem::replace(&mut self.down.upload, BodyCopy::done()),
-            download: std::mem::replace(&mut self.down.download, BodyCopy::done()),
-            progress: std::mem::replace(&mut self.down.progress, Progress::new(now)),
-        };
-        self.down.client.moved = Some(Box::new(Box::new(moved)));
-    }
+/// Hands the rest of the exchange to its client, to be continued with `step`. This exchange ends without a line in the log.
+pub(super) fn move_out(exchange: &mut Exchange<'_>, step: Step) {
+    let now = clock::now();
+    let plan = exchange.plan().filter(|plan| plan.has_any(PhaseId::Log, PhaseId::Log));
+    let slim = exchange.proxy.shedding.slim(RestOfExchange {
+        config: exchange.config,
+        site: exchange.routed.site,
+        route: exchange.routed.route,
+        plan,
+        upstream: exchange.upstream(),
+    });
+    let record = std::mem::replace(&mut exchange.record, LogRecord::new(now));
+    exchange.record.logged = true;
+    let moved = MovedExchange {
+        slim,
+        step,
+        ask: exchange.ask.take().map(PausedAsk::from),
+        run: exchange.modules.run.take(),
+        passes: exchange.rare.passes.take(),
+        record,
+        spans: exchange.rare.spans.take(),
+        ticket: exchange.rare.ticket.take(),
+        timeouts: exchange.down.route_timeouts.copied(),
+        total: exchange.down.total,
+        upload: std::mem::replace(&mut exchange.down.upload, BodyCopy::done()),
+        download: std::mem::replace(&mut exchange.down.download, BodyCopy::done()),
+        progress: std::mem::replace(&mut exchange.down.progress, Progress::new(now)),
+    };
+    exchange.down.client.moved = Some(Box::new(Box::new(moved)));
 }
 
 /// Serves the rest of an exchange that ended with [`Outcome::Moved`].
@@ -132,10 +113,10 @@ async fn go_on(moved: Box<MovedExchange>, ends: MovedEnds<'_>) -> Outcome {
     let mut exchange = Exchange {
         proxy,
         config: &slim.config,
-        peer,
         request,
         response,
         down: Downstream {
+            peer,
             client,
             timer,
             timeouts: &slim.config.settings.timeouts,
@@ -147,14 +128,9 @@ async fn go_on(moved: Box<MovedExchange>, ends: MovedEnds<'_>) -> Outcome {
         },
         routed: RoutePlace { site: slim.site, route: slim.route.as_ref() },
         ask: ask.zip(slim.upstream.as_ref()).map(|(ask, upstream)| ask.resume(upstream, &peer.addresses)),
-        cached: None,
         modules: Modules { plan: slim.plan.as_ref(), run, away: None, outer: None },
-        passes,
         record,
-        watched: None,
-        detour: None,
-        spans,
-        _ticket: ticket,
+        rare: RareParts { passes, spans, ticket, ..RareParts::default() },
     };
     match AssertUnwindSafe(exchange.drive(step)).catch_unwind().await {
         Ok(outcome) => outcome,

@@ -11,6 +11,7 @@ use super::record::LoggedAction;
 use super::reply::Reply;
 use super::screen::limit_body;
 use super::shield;
+use super::spans;
 use super::state::{Exchange, Step, StepResult};
 use super::tap;
 use crate::error::Error;
@@ -47,7 +48,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         // Rare, and large: kept out of the future that every request has.
         Box::pin(buffer_request(exchange, limit)).await?;
     }
-    if exchange.peer.replay.is_none() {
+    if exchange.down.peer.replay.is_none() {
         exchange.record.mirrors = mirror::choose(exchange.routed.mirror(), exchange.request);
     }
     // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
@@ -70,15 +71,15 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     }
     let terms = OpeningTerms {
         fresh: false,
-        addresses: &exchange.peer.addresses,
+        addresses: &exchange.down.peer.addresses,
         behalf: exchange.client_address(),
-        client: exchange.peer.holdings.as_ref(),
-        own: Some(&exchange.peer.own),
+        client: exchange.down.peer.holdings.as_ref(),
+        own: Some(&exchange.down.peer.own),
         http1: false,
         authenticates: false,
         handed_over: None,
     };
-    let (account, span) = (exchange.account(), exchange.span_parent());
+    let (account, span) = (exchange.account(), spans::span_parent(exchange));
     let ask = exchange.ask.insert(Ask::new(upstream, terms));
     ask.set_rules(rules, &exchange.config.upstreams);
     ask.set_account(account);
@@ -110,7 +111,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     let (secure, version) = (exchange.request.secure, exchange.request.head.version);
     match exchange.modules.run.as_ref().and_then(|run| run.facts.client) {
         Some(client) => exchange.request.tell_origin(&client.to_string(), secure, version),
-        None => exchange.request.tell_origin(&exchange.peer.client_text, secure, version),
+        None => exchange.request.tell_origin(&exchange.down.peer.client_text, secure, version),
     }
     if exchange.routed.route.and_then(|route| route.cache.get()).is_some_and(|cache| cache.shield) {
         shield::add_to_loop(exchange);
@@ -122,7 +123,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         renew(exchange);
         sweep_request(exchange);
     }
-    if let Some(replay) = &exchange.peer.replay {
+    if let Some(replay) = &exchange.down.peer.replay {
         return tap::answer_replay(exchange, replay, upstream);
     }
     Ok(Step::Ask)

@@ -43,17 +43,17 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     {
         return Ok(Step::Reply(Box::new(Reply::fixed(&answer))));
     }
-    if let Some(tap) = exchange.peer.listen.as_ref().and_then(|listen| listen.tap.as_ref())
-        && exchange.peer.replay.is_none()
+    if let Some(tap) = exchange.down.peer.listen.as_ref().and_then(|listen| listen.tap.as_ref())
+        && exchange.down.peer.replay.is_none()
     {
         // Rare: kept out of the future that every request has.
         return Box::pin(pass_tap(exchange, tap)).await;
     }
-    if exchange.peer.listen.as_ref().is_some_and(|listen| listen.shield) {
+    if exchange.down.peer.listen.as_ref().is_some_and(|listen| listen.shield) {
         return Box::pin(shield::arrive(exchange)).await;
     }
     let host = exchange.request.host().as_bytes();
-    let peer = exchange.peer;
+    let peer = exchange.down.peer;
     let acceptor = peer.tls.as_ref().map(|info| {
         let listen = peer.listen.as_ref();
         (info, listen.and_then(|listen| exchange.config.acceptor(&listen.address)))
@@ -65,7 +65,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     });
     if !covered {
         if acceptor.is_some_and(|(info, acceptor)| acceptor.is_some_and(|acceptor| !acceptor.holds(info))) {
-            exchange.peer.outdated.store(true, Ordering::Relaxed);
+            exchange.down.peer.outdated.store(true, Ordering::Relaxed);
             exchange.down.client.close = true;
         }
         return Err(Error::Misdirected.into());
@@ -112,7 +112,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     exchange.down.limit_times(&route.timeouts);
     let (limit, connects) = (route.body_limit, route.allow_connect);
     exchange.routed.route = Some(route);
-    let replay = exchange.peer.replay.as_ref();
+    let replay = exchange.down.peer.replay.as_ref();
     if route.fallback.is_some()
         && replay.is_none()
         && let Some(fallback) = fallback_of_route(exchange, site, route)?
@@ -120,7 +120,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
         return fall_back(exchange, fallback, connects).await;
     }
     if let Some(replay) = replay {
-        exchange.watched = tap::watch_replay(replay, exchange.account());
+        exchange.rare.watched = tap::watch_replay(replay, exchange.account());
     } else if let Some(settings) = &route.compare {
         if settings.mode != CompareMode::Shadow {
             tap::begin(exchange, site, route, settings);
@@ -135,12 +135,12 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
         let compared = Compared {
             comparisons: &exchange.proxy.comparisons,
             config: exchange.config,
-            peer: exchange.peer,
+            peer: exchange.down.peer,
             request: exchange.request,
             site: &sites.site(site).name,
             account: exchange.account(),
         };
-        exchange.watched = compare::begin(&compared, route, settings);
+        exchange.rare.watched = compare::begin(&compared, route, settings);
     }
     // A route without modules has no plan, except for conditions of its cache.
     let evaluated = || route.cache.get().filter(|cache| cache.has_expressions()).map(|cache| &cache.no_steps);
@@ -234,7 +234,7 @@ fn fallback_of_route<'a>(
     route: &'a Route,
 ) -> Result<Option<(&'a Arc<Fallback>, FallbackReason)>, Error> {
     let Some(old) = &route.fallback else { return Ok(None) };
-    let (config, peer) = (exchange.config, exchange.peer);
+    let (config, peer) = (exchange.config, exchange.down.peer);
     let mut facts = Facts::new(exchange.request.length.is_empty());
     let view = View {
         request: exchange.request,
@@ -270,8 +270,8 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
         return Err(Error::Loop.into());
     }
     let on_its_way = exchange.proxy.under_way.enter(fallback::key_of(exchange.request) ^ u64::from(is_tap));
-    let is_suspicious = on_its_way.is_suspicious && fallback::may_come_from(exchange.peer, upstream);
-    exchange.detour = Some(Box::new(Detour::Fallback { _counted: on_its_way }));
+    let is_suspicious = on_its_way.is_suspicious && fallback::may_come_from(exchange.down.peer, upstream);
+    exchange.rare.detour = Some(Box::new(Detour::Fallback { _counted: on_its_way }));
     if is_tap {
         tap::arrive(exchange, upstream);
     }
@@ -283,9 +283,9 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
     }
     // Of a compared request the contents count, and not the framing.
     let is_verbatim = upstream.settings.protocol != UpstreamProtocol::Http2
-        && exchange.watched.is_none()
+        && exchange.rare.watched.is_none()
         && fallback::take_bytes(exchange.request, &mut exchange.down.client.link, to.tls_fields);
-    let peer = exchange.peer;
+    let peer = exchange.down.peer;
     let terms = OpeningTerms {
         fresh: false,
         addresses: &peer.addresses,
@@ -302,11 +302,11 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
         fallback::serialise(exchange.request, &mut exchange.down.upload, upstream);
     }
     if to.tls_fields {
-        fallback::tell_about_tls(exchange.request, &mut exchange.down.upload, exchange.peer);
+        fallback::tell_about_tls(exchange.request, &mut exchange.down.upload, exchange.down.peer);
     }
     if is_tap {
         fallback::remove_field(exchange.request, ID_FIELD);
-    } else if let Some(id) = exchange.watched.as_ref().and_then(|watched| watched.id.clone()) {
+    } else if let Some(id) = exchange.rare.watched.as_ref().and_then(|watched| watched.id.clone()) {
         fallback::remove_field(exchange.request, ID_FIELD);
         fallback::set_field(exchange.request, ID_FIELD, id.as_bytes());
     }
@@ -356,7 +356,7 @@ pub(super) fn limit_body_to(exchange: &mut Exchange<'_>, limit: Option<u64>) -> 
 /// The site of the request's host, among the sites of its listener.
 fn find_site(exchange: &Exchange<'_>) -> Option<HostId> {
     let (sites, host) = (&exchange.config.settings.sites, exchange.request.host().as_bytes());
-    match &exchange.peer.listen {
+    match &exchange.down.peer.listen {
         Some(listen) if sites.depends_on_listener() => {
             sites.explain_on(host, &listen.address).map(|(site, _)| site)
         }
@@ -376,7 +376,7 @@ pub(super) fn route_by_conditions<'a>(
     exchange: &mut Exchange<'a>,
     site: HostId,
 ) -> Result<RouteMatch<'a>, Error> {
-    let (config, peer) = (exchange.config, exchange.peer);
+    let (config, peer) = (exchange.config, exchange.down.peer);
     let sites = &config.settings.sites;
     let path = match exchange.request.path() {
         b"*" | b"" => b"/".to_vec(),

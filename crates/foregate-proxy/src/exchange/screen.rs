@@ -8,6 +8,7 @@ use foregate_wire::connection;
 use super::record::LoggedAction;
 use super::reply::Reply;
 use super::route::{limit_body_to, redirect_to_https};
+use super::spans;
 use super::state::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::settings::Action;
@@ -17,10 +18,10 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     exchange.request.sent = exchange.request.head.headers.arena_len();
     exchange.request.begin_hop();
     exchange.down.upload.leave_out(connection::named_options(&exchange.request.head.headers));
-    let early = exchange.may_trace();
+    let early = spans::may_trace(exchange);
     exchange.run_phases(PhaseId::RequestEarly).await?;
     if let Some(early) = early {
-        exchange.begin_spans(early);
+        spans::begin_spans(exchange, early);
     }
     exchange.request.end_hop();
     if let Some(reply) = redirect_to_https(exchange) {
@@ -53,7 +54,7 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
         return Err(Error::Rewrite.into());
     }
     // A replay neither reads nor fills the cache.
-    let caches = route.cache.get().is_some() && exchange.peer.replay.is_none();
+    let caches = route.cache.get().is_some() && exchange.down.peer.replay.is_none();
     if !caches {
         exchange.request.strip_prefix(route.strip_prefix.as_deref());
     }

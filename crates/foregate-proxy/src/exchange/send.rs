@@ -23,13 +23,13 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, source: BodySource) -> Step
     if let Err(error) = exchange.down.room().await {
         return Ok(give_up(exchange, source.origin(), error));
     }
-    if let Some(Detour::Shielded(shielded)) = exchange.detour.as_deref() {
+    if let Some(Detour::Shielded(shielded)) = exchange.rare.detour.as_deref() {
         let (is_error, status) = (exchange.record.error.is_some(), exchange.response.status);
         shielded.prove(is_error, status, &mut exchange.response.headers);
     }
     log_first(exchange).await;
     Ok(match source {
-        BodySource::Origin(origin, BodyLength::Tunnel) => exchange.open_tunnel(origin),
+        BodySource::Origin(origin, BodyLength::Tunnel) => open_tunnel(exchange, origin),
         source => begin_body(exchange, source),
     })
 }
@@ -93,6 +93,28 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
     }
 }
 
+/// Tells the client, and turns both connections into byte streams.
+fn open_tunnel(exchange: &mut Exchange<'_>, mut origin: Origin) -> Step {
+    exchange.down.client.close = true;
+    if exchange.request.head.method == Method::Connect && exchange.down.client.link.has_more() {
+        // The client has not waited for the answer to CONNECT.
+        drop_origin(exchange, origin, &Error::EarlyTunnel);
+        return Step::Failed(Error::EarlyTunnel);
+    }
+    if let Err(error) = send_head(exchange, BodyLength::Tunnel) {
+        return give_up(exchange, Some(origin), Error::Client(error));
+    }
+    let limits = foregate_wire::HeadLimits::default();
+    if let Link::H1(link) = &mut exchange.down.client.link {
+        link.begin_receive(BodyLength::UntilClose, &limits);
+        link.begin_send(BodyLength::UntilClose);
+    }
+    if let Link::H1(link) = &mut origin.link {
+        link.begin_send(BodyLength::UntilClose);
+    }
+    Step::Tunnel(origin)
+}
+
 /// How much of this response is received ahead of the client; `None` where it is read as the client reads.
 fn buffering(exchange: &Exchange<'_>, length: BodyLength) -> Option<BufferResponses> {
     let of_route = exchange.routed.route.and_then(|route| route.buffer_responses);
@@ -104,20 +126,18 @@ fn buffering(exchange: &Exchange<'_>, length: BodyLength) -> Option<BufferRespon
     (is_sent && !length.is_empty() && !declines).then_some(limits)
 }
 
-impl Exchange<'_> {
-    /// Has the bytes of a link received ahead of the client.
-    pub(super) fn receive_ahead(&self, link: &mut Link, limits: BufferResponses) {
-        let account = self.account();
-        let share = self.proxy.filter_memory.share(account);
-        let spools = Arc::clone(&self.proxy.spools);
-        let files = AheadFiles { spools, folder: self.config.settings.spool_folder(), account };
-        AheadLink::new(limits, share, files).before(link);
-    }
+/// Has the bytes of a link received ahead of the client.
+pub(super) fn receive_ahead(exchange: &Exchange<'_>, link: &mut Link, limits: BufferResponses) {
+    let account = exchange.account();
+    let share = exchange.proxy.filter_memory.share(account);
+    let spools = Arc::clone(&exchange.proxy.spools);
+    let files = AheadFiles { spools, folder: exchange.config.settings.spool_folder(), account };
+    AheadLink::new(limits, share, files).before(link);
 }
 
 /// Has the response received ahead of the client.
 fn ahead_of_client(exchange: &Exchange<'_>, mut origin: Origin, limits: BufferResponses) -> Origin {
-    exchange.receive_ahead(&mut origin.link, limits);
+    receive_ahead(exchange, &mut origin.link, limits);
     origin
 }
 
@@ -136,14 +156,14 @@ pub(super) fn send_head(exchange: &mut Exchange<'_>, length: BodyLength) -> Resu
     if exchange.proxy.is_draining() || exchange.down.client.close_soon {
         exchange.down.client.close = true;
     }
-    if exchange.peer.replay.is_none() {
+    if exchange.down.peer.replay.is_none() {
         exchange.proxy.metrics.latencies.record(exchange.record.start);
     }
     if exchange.routed.route.is_some_and(|route| route.server_timing) && exchange.request.verbatim.is_none() {
         tell_timing(exchange);
     }
     exchange.response.count();
-    if let Some(watched) = &mut exchange.watched {
+    if let Some(watched) = &mut exchange.rare.watched {
         let (status, headers) = (exchange.response.status, &exchange.response.headers);
         let seen = watched.head(&exchange.proxy.comparisons, status, headers, exchange.record.start);
         exchange.down.download.seen = Some(seen);
@@ -158,7 +178,7 @@ fn tell_timing(exchange: &mut Exchange<'_>) {
     if let Some(first_byte) = exchange.ask.as_ref().and_then(|ask| ask.first_byte) {
         let _ = write!(value, ", upstream;dur={}", milliseconds(first_byte));
     }
-    if let Some(cached) = &exchange.cached {
+    if let Some(cached) = &exchange.rare.cached {
         let _ = write!(value, ", cache;desc={}", cached.outcome.as_str());
     }
     if let Some(context) = exchange.modules.run.as_ref().and_then(|run| run.facts.trace) {

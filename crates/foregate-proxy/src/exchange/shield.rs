@@ -14,6 +14,7 @@ use foregate_wire::{HeaderList, Method, Slashes, connection};
 use super::record::LoggedAction;
 use super::reply::Reply;
 use super::shielded::ShieldedRequest;
+use super::spans;
 use super::state::{Detour, Exchange, Step, StepResult};
 use crate::cache::{AnswerKind, CallKind, FetchCall, NodeCall, OwnerAsk, SHIELD_FIELD, TAGS_FIELD};
 use crate::error::Error;
@@ -98,7 +99,7 @@ fn begin(exchange: &mut Exchange<'_>, shielded: ShieldedRequest) -> StepResult {
     if let Some(authority) = &call.authority {
         exchange.request.choose_authority(authority);
     }
-    exchange.detour = Some(Box::new(Detour::Shielded(shielded)));
+    exchange.rare.detour = Some(Box::new(Detour::Shielded(shielded)));
     Ok(Step::Cached(upstream))
 }
 
@@ -137,7 +138,7 @@ pub(super) fn prepare(exchange: &mut Exchange<'_>, upstream: usize) -> StepResul
         authenticates: false,
         handed_over: None,
     };
-    let (account, span) = (exchange.account(), exchange.span_parent());
+    let (account, span) = (exchange.account(), spans::span_parent(exchange));
     let ask = exchange.ask.insert(Ask::new(upstream, terms));
     ask.set_rules(rules, &exchange.config.upstreams);
     ask.set_account(account);

@@ -26,146 +26,143 @@ fn name_of(step: &Step) -> Option<&'static str> {
     })
 }
 
-impl Exchange<'_> {
-    /// The time before `request-early`, if a trace may be recorded.
-    pub(super) fn may_trace(&self) -> Option<Instant> {
-        self.config.settings.trace_export.as_ref().map(|_| Instant::now())
-    }
+/// The time before `request-early`, if a trace may be recorded.
+pub(super) fn may_trace(exchange: &Exchange<'_>) -> Option<Instant> {
+    exchange.config.settings.trace_export.as_ref().map(|_| Instant::now())
+}
 
-    /// Begins the spans, if the trace that a step has set is recorded. `request-early` began at that time.
-    pub(super) fn begin_spans(&mut self, early: Instant) {
-        let trace = self.modules.run.as_ref().and_then(|run| run.facts.trace);
-        let Some(context) = trace.filter(|trace| trace.is_sampled()) else { return };
-        if self.peer.replay.is_some() {
-            return;
-        }
-        let trace = RequestTrace::new(context, &self.proxy.spans);
-        self.spans = Some(Box::new(ExchangeSpans::new(trace, early)));
+/// Begins the spans, if the trace that a step has set is recorded. `request-early` began at that time.
+pub(super) fn begin_spans(exchange: &mut Exchange<'_>, early: Instant) {
+    let trace = exchange.modules.run.as_ref().and_then(|run| run.facts.trace);
+    let Some(context) = trace.filter(|trace| trace.is_sampled()) else { return };
+    if exchange.down.peer.replay.is_some() {
+        return;
     }
+    let trace = RequestTrace::new(context, &exchange.proxy.spans);
+    exchange.rare.spans = Some(Box::new(ExchangeSpans::new(trace, early)));
+}
 
-    /// A step of the exchange begins.
-    pub(super) fn begin_work(&mut self, step: &Step) {
-        if let Some(spans) = &mut self.spans
-            && let Some(name) = name_of(step)
-        {
-            spans.begin_work(name);
-        }
+/// A step of the exchange begins.
+pub(super) fn begin_work(exchange: &mut Exchange<'_>, step: &Step) {
+    if let Some(spans) = &mut exchange.rare.spans
+        && let Some(name) = name_of(step)
+    {
+        spans.begin_work(name);
     }
+}
 
-    /// The step has ended.
-    pub(super) fn end_work(&mut self) {
-        let Some(spans) = &mut self.spans else { return };
-        let mut attributes = Attributes::default();
-        if let Some(cached) = self.cached.as_ref().filter(|_| spans.is_at("cache")) {
-            attributes.text("foregate.cache", cached.outcome.as_str().as_bytes());
-        }
-        spans.end_work(&attributes);
+/// The step has ended.
+pub(super) fn end_work(exchange: &mut Exchange<'_>) {
+    let Some(spans) = &mut exchange.rare.spans else { return };
+    let mut attributes = Attributes::default();
+    if let Some(cached) = exchange.rare.cached.as_ref().filter(|_| spans.is_at("cache")) {
+        attributes.text("foregate.cache", cached.outcome.as_str().as_bytes());
     }
+    spans.end_work(&attributes);
+}
 
-    /// The span that new ones are a part of.
-    pub(super) fn span_parent(&self) -> Option<SpanParent> {
-        self.spans.as_ref().map(|spans| spans.present())
-    }
+/// The span that new ones are a part of.
+pub(super) fn span_parent(exchange: &Exchange<'_>) -> Option<SpanParent> {
+    exchange.rare.spans.as_ref().map(|spans| spans.present())
+}
 
-    /// The exchange is over: its own span ends, and all of them go, or none.
-    pub(super) fn end_spans(&mut self) {
-        let Some(mut spans) = self.spans.take() else { return };
-        spans.end_work(&Attributes::default());
-        // Attempts that are under way have no waiting request any more.
-        self.ask = None;
-        let attributes = self.attributes();
-        let (status, error) = (self.record.status, self.record.error);
-        let route = self.routed.route.map(|route| &*route.pattern);
-        let name = method(self.request, &mut Attributes::default());
-        let name = route.map_or_else(|| name.to_string(), |route| format!("{name} {route}"));
-        let context = *spans.trace.context();
-        let began = self.record.start;
-        spans.trace.record(&Span {
-            id: SpanId(context.span),
-            parent: context.parent.map(SpanId),
-            name: &name,
-            kind: SpanKind::Server,
-            began,
-            ended: Instant::now(),
-            attributes: &attributes,
-            failed: status.is_some_and(|status| status >= 500)
-                || error.is_some_and(|error| error.side() != Side::Downstream),
-        });
-        let sent = self.is_exported();
-        spans.trace.end(sent);
-    }
+/// The exchange is over: its own span ends, and all of them go, or none.
+pub(super) fn end_spans(exchange: &mut Exchange<'_>) {
+    let Some(mut spans) = exchange.rare.spans.take() else { return };
+    spans.end_work(&Attributes::default());
+    // Attempts that are under way have no waiting request any more.
+    exchange.ask = None;
+    let attributes = attributes(exchange);
+    let (status, error) = (exchange.record.status, exchange.record.error);
+    let route = exchange.routed.route.map(|route| &*route.pattern);
+    let name = method(exchange.request, &mut Attributes::default());
+    let name = route.map_or_else(|| name.to_string(), |route| format!("{name} {route}"));
+    let context = *spans.trace.context();
+    let began = exchange.record.start;
+    spans.trace.record(&Span {
+        id: SpanId(context.span),
+        parent: context.parent.map(SpanId),
+        name: &name,
+        kind: SpanKind::Server,
+        began,
+        ended: Instant::now(),
+        attributes: &attributes,
+        failed: status.is_some_and(|status| status >= 500)
+            || error.is_some_and(|error| error.side() != Side::Downstream),
+    });
+    let sent = is_exported(exchange);
+    spans.trace.end(sent);
+}
 
-    /// Holds the conditions of the export against the exchange.
-    fn is_exported(&mut self) -> bool {
-        let config = self.config;
-        let Some(export) = &config.settings.trace_export else { return false };
-        if export.when.is_empty() {
-            return true;
-        }
-        see_outcome(self);
-        let pipeline = &config.settings.pipeline;
-        let Some((view, state)) = self.view() else { return false };
-        let view = ModuleView::new(&view, &state.slots, pipeline.values()).in_doubt(Doubt::Ignored);
-        export.when.iter().all(|condition| condition.holds(&view))
+/// Holds the conditions of the export against the exchange.
+fn is_exported(exchange: &mut Exchange<'_>) -> bool {
+    let config = exchange.config;
+    let Some(export) = &config.settings.trace_export else { return false };
+    if export.when.is_empty() {
+        return true;
     }
+    see_outcome(exchange);
+    let pipeline = &config.settings.pipeline;
+    let Some((view, state)) = exchange.view() else { return false };
+    let view = ModuleView::new(&view, &state.slots, pipeline.values()).in_doubt(Doubt::Ignored);
+    export.when.iter().all(|condition| condition.holds(&view))
+}
 
-    /// The attributes of the exchange, by the semantic conventions for HTTP servers.
-    fn attributes(&self) -> Attributes {
-        let mut all = Attributes::default();
-        let (request, record) = (&*self.request, &self.record);
-        method(request, &mut all);
-        all.text("url.scheme", request.scheme().as_bytes());
-        let target = without_secrets(request.head.target());
-        let mut parts = target.splitn(2, |byte| *byte == b'?');
-        all.text("url.path", parts.next().unwrap_or_default());
-        if let Some(query) = parts.next() {
-            all.text("url.query", query);
-        }
-        all.text("server.address", request.host().as_bytes());
-        let authority = request.authority();
-        let port =
-            authority.get(request.host().len()..).and_then(|port| port.strip_prefix(':')?.parse().ok());
-        all.number("server.port", port.unwrap_or(if request.scheme() == "https" { 443 } else { 80 }));
-        let version = request.head.version.as_str();
-        all.text("network.protocol.version", version.strip_prefix("HTTP/").unwrap_or(version).as_bytes());
-        if let Some(client) = self.client_address() {
-            all.text("client.address", client.to_canonical().to_string().as_bytes());
-        }
-        if let Some(peer) = self.peer.addresses.client {
-            all.text("network.peer.address", peer.ip().to_canonical().to_string().as_bytes());
-            all.number("network.peer.port", peer.port().into());
-        }
-        if let Some(info) = &self.peer.tls {
-            let version: &[u8] = if info.version == TlsVersion::Tls12 { b"1.2" } else { b"1.3" };
-            all.text("tls.protocol.version", version);
-        }
-        let asked = self.modules.run.as_ref().and_then(|run| run.asked.fields());
-        let headers = asked.unwrap_or(&request.head.headers);
-        if let Some(agent) = headers.get(foregate_wire::NameId::UserAgent) {
-            all.text("user_agent.original", agent);
-        }
-        if let Some(route) = self.routed.route {
-            all.text("http.route", route.pattern.as_bytes());
-        }
-        if let Some(status) = record.status {
-            all.number("http.response.status_code", status.into());
-        }
-        match (&record.error, record.status) {
-            (Some(error), _) => all.text("error.type", Error::kind(error).as_bytes()),
-            (None, Some(status)) if status >= 500 => all.text("error.type", status.to_string().as_bytes()),
-            _ => {}
-        }
-        all.number("http.request.body.size", self.down.upload.moved);
-        all.number("http.response.body.size", self.down.download.sent);
-        if let Some(site) = self.routed.site {
-            all.text("foregate.site", self.config.settings.sites.site(site).name.as_bytes());
-        }
-        if let Some(action) = record.action.map(LoggedAction::name) {
-            all.text("foregate.action", action.as_bytes());
-        }
-        if let Some(cached) = &self.cached {
-            all.text("foregate.cache", cached.outcome.as_str().as_bytes());
-        }
-        all
+/// The attributes of the exchange, by the semantic conventions for HTTP servers.
+fn attributes(exchange: &Exchange<'_>) -> Attributes {
+    let mut all = Attributes::default();
+    let (request, record) = (&*exchange.request, &exchange.record);
+    method(request, &mut all);
+    all.text("url.scheme", request.scheme().as_bytes());
+    let target = without_secrets(request.head.target());
+    let mut parts = target.splitn(2, |byte| *byte == b'?');
+    all.text("url.path", parts.next().unwrap_or_default());
+    if let Some(query) = parts.next() {
+        all.text("url.query", query);
     }
+    all.text("server.address", request.host().as_bytes());
+    let authority = request.authority();
+    let port = authority.get(request.host().len()..).and_then(|port| port.strip_prefix(':')?.parse().ok());
+    all.number("server.port", port.unwrap_or(if request.scheme() == "https" { 443 } else { 80 }));
+    let version = request.head.version.as_str();
+    all.text("network.protocol.version", version.strip_prefix("HTTP/").unwrap_or(version).as_bytes());
+    if let Some(client) = exchange.client_address() {
+        all.text("client.address", client.to_canonical().to_string().as_bytes());
+    }
+    if let Some(peer) = exchange.down.peer.addresses.client {
+        all.text("network.peer.address", peer.ip().to_canonical().to_string().as_bytes());
+        all.number("network.peer.port", peer.port().into());
+    }
+    if let Some(info) = &exchange.down.peer.tls {
+        let version: &[u8] = if info.version == TlsVersion::Tls12 { b"1.2" } else { b"1.3" };
+        all.text("tls.protocol.version", version);
+    }
+    let asked = exchange.modules.run.as_ref().and_then(|run| run.asked.fields());
+    let headers = asked.unwrap_or(&request.head.headers);
+    if let Some(agent) = headers.get(foregate_wire::NameId::UserAgent) {
+        all.text("user_agent.original", agent);
+    }
+    if let Some(route) = exchange.routed.route {
+        all.text("http.route", route.pattern.as_bytes());
+    }
+    if let Some(status) = record.status {
+        all.number("http.response.status_code", status.into());
+    }
+    match (&record.error, record.status) {
+        (Some(error), _) => all.text("error.type", Error::kind(error).as_bytes()),
+        (None, Some(status)) if status >= 500 => all.text("error.type", status.to_string().as_bytes()),
+        _ => {}
+    }
+    all.number("http.request.body.size", exchange.down.upload.moved);
+    all.number("http.response.body.size", exchange.down.download.sent);
+    if let Some(site) = exchange.routed.site {
+        all.text("foregate.site", exchange.config.settings.sites.site(site).name.as_bytes());
+    }
+    if let Some(action) = record.action.map(LoggedAction::name) {
+        all.text("foregate.action", action.as_bytes());
+    }
+    if let Some(cached) = &exchange.rare.cached {
+        all.text("foregate.cache", cached.outcome.as_str().as_bytes());
+    }
+    all
 }

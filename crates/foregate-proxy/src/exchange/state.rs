@@ -17,6 +17,7 @@ use super::reply::{BodySource, Reply, Sender};
 use super::run::Run;
 use super::shielded::ShieldedRequest;
 use crate::error::Error;
+use crate::link::Link;
 use crate::link::copy::BodyCopy;
 use crate::loops::OnItsWay;
 use crate::message::request::Request;
@@ -103,19 +104,24 @@ impl From<Error> for ExchangeEnd {
 pub(super) struct Exchange<'a> {
     pub(super) proxy: &'a Proxy,
     pub(super) config: &'a Arc<Config>,
-    pub(super) peer: &'a Peer,
     pub(super) request: &'a mut Request,
     pub(super) response: &'a mut Response,
     pub(super) down: Downstream<'a>,
     pub(super) routed: RoutePlace<'a>,
     /// The request to an upstream, once it is known to which.
     pub(super) ask: Option<Ask<'a>>,
+    pub(super) modules: Modules<'a>,
+    pub(super) record: LogRecord,
+    pub(super) rare: RareParts<'a>,
+}
+
+/// The parts that most requests lack.
+#[derive(Default)]
+pub(super) struct RareParts<'a> {
     /// The part of the cache in it, on a route that caches.
     pub(super) cached: Option<Box<CachePart>>,
-    pub(super) modules: Modules<'a>,
     /// Its places among the requests in flight, where these are bounded.
     pub(super) passes: Option<Box<RequestPasses>>,
-    pub(super) record: LogRecord,
     /// The response is compared with that of another proxy.
     pub(super) watched: Option<Box<WatchedAnswer>>,
     /// Set if the exchange takes an unusual way.
@@ -123,7 +129,7 @@ pub(super) struct Exchange<'a> {
     /// The spans under way, where the trace of the request is recorded.
     pub(super) spans: Option<Box<ExchangeSpans>>,
     /// Observers see the request as long as it is held.
-    pub(super) _ticket: Option<Box<LiveTicket>>,
+    pub(super) ticket: Option<Box<LiveTicket>>,
 }
 
 /// An unusual way by which a request came or continues.
@@ -202,10 +208,10 @@ impl<'a> Exchange<'a> {
         Self {
             proxy,
             config,
-            peer,
             request,
             response,
             down: Downstream {
+                peer,
                 client,
                 timer,
                 timeouts: &config.settings.timeouts,
@@ -217,15 +223,26 @@ impl<'a> Exchange<'a> {
             },
             routed: RoutePlace::default(),
             ask: None,
-            cached: None,
             modules: Modules::default(),
-            passes: None,
             record: LogRecord::new(began),
-            watched: None,
-            detour: None,
-            spans: None,
-            _ticket: ticket.map(Box::new),
+            rare: RareParts { ticket: ticket.map(Box::new), ..RareParts::default() },
         }
+    }
+
+    /// Returns true if a slim configuration suffices for the rest of the self. An HTTP/1 connection that may bring another request needs
+    /// the full one.
+    pub(super) fn may_move(&self) -> bool {
+        let client = &*self.down.client;
+        let is_last = !matches!(client.link, Link::H1(_)) || client.close;
+        client.may_move
+            && is_last
+            && self.rare.cached.is_none()
+            && self.rare.watched.is_none()
+            && self.rare.detour.is_none()
+            && self.modules.away.is_none()
+            && self.modules.outer.is_none()
+            && !self.has_filters()
+            && !self.record.mirrors
     }
 
     /// The upstream that is asked.
@@ -235,7 +252,7 @@ impl<'a> Exchange<'a> {
 
     /// The shield's part of the request, if it comes from another node.
     pub(super) fn shielded(&self) -> Option<&ShieldedRequest> {
-        match self.detour.as_deref() {
+        match self.rare.detour.as_deref() {
             Some(Detour::Shielded(shielded)) => Some(shielded),
             _ => None,
         }

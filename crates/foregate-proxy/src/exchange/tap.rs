@@ -54,7 +54,7 @@ pub(super) fn begin(exchange: &mut Exchange<'_>, site: HostId, route: &Route, co
     let tapped = TappedRequest {
         proxy,
         config: Arc::clone(exchange.config),
-        peer: exchange.peer.copied(),
+        peer: exchange.down.peer.copied(),
         request: exchange.request.for_replay(BodyLength::Empty),
         shown: shown(exchange.request),
         route,
@@ -81,7 +81,7 @@ fn watch(exchange: &mut Exchange<'_>, watched: WatchedAnswer) {
         let seen = exchange.proxy.comparisons.reader(watched.account, watched.limit);
         exchange.down.upload.seen = Some(Box::new(seen));
     }
-    exchange.watched = Some(Box::new(watched));
+    exchange.rare.watched = Some(Box::new(watched));
 }
 
 /// A request has come to a tap: records it if it belongs to a comparison.

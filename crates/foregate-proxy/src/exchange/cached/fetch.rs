@@ -14,6 +14,8 @@ use foregate_module::Source as MadeBy;
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 use tokio::sync::mpsc;
 
+use super::super::send;
+use super::super::spans;
 use super::key::StorePlace;
 use super::{answer, serve, strip_prefix, write_status};
 use crate::cache::{Fill, LeaderParts, OriginAnswer, stated_length};
@@ -97,7 +99,7 @@ impl NeededResponse {
                     return Ok(self.serve(exchange, settings, &object));
                 }
                 FlightPart::Alone(reason) if self.stale.is_none() => {
-                    if let Some(cached) = &mut exchange.cached {
+                    if let Some(cached) = &mut exchange.rare.cached {
                         cached.reason = reason.map(foregate_cache::NotStored::as_str).or(cached.reason);
                     }
                     return Ok(self.pass(upstream));
@@ -117,7 +119,7 @@ impl NeededResponse {
                     Err(step) => return Ok(step),
                 },
                 FlightPart::Follow(follow) => {
-                    if let Some(cached) = &mut exchange.cached {
+                    if let Some(cached) = &mut exchange.rare.cached {
                         cached.collapsed = true;
                     }
                     exchange.proxy.metrics.cache.collapsed.inc();
@@ -186,11 +188,11 @@ impl NeededResponse {
             hand: self.meanwhile.is_none().then_some(hand),
             times: exchange.down.origin_times(&upstream.settings),
             behalf: exchange.client_address(),
-            client: exchange.peer.holdings.clone(),
+            client: exchange.down.peer.holdings.clone(),
             account: exchange.account(),
             retry,
             others,
-            span: exchange.span_parent(),
+            span: spans::span_parent(exchange),
         };
         fill.spawn();
         Ok(Ok((follow, self.meanwhile.is_none().then_some(handed))))
@@ -213,12 +215,12 @@ impl NeededResponse {
                     ask::relay_interim(exchange).await?;
                 }
                 WaitResult::Handed(LeaderParts::Asked(record)) => {
-                    if let Some(cached) = &mut exchange.cached {
+                    if let Some(cached) = &mut exchange.rare.cached {
                         cached.fetched = Some(Box::new(record));
                     }
                 }
                 WaitResult::Handed(LeaderParts::FromOwner) => {
-                    if let Some(cached) = &mut exchange.cached {
+                    if let Some(cached) = &mut exchange.rare.cached {
                         cached.reason = Some("shield");
                     }
                 }
@@ -236,7 +238,7 @@ impl NeededResponse {
                 return Err(error.into());
             }
             WaitResult::Handed(LeaderParts::Found(object, outcome)) => {
-                if let Some(cached) = &mut exchange.cached {
+                if let Some(cached) = &mut exchange.rare.cached {
                     (cached.outcome, cached.reason) = (outcome, Some("reserve"));
                 }
                 return Ok(Some(self.serve(exchange, settings, &object)));
@@ -250,7 +252,7 @@ impl NeededResponse {
             }
             WaitResult::Handed(LeaderParts::Origin(head, answer, reason)) => {
                 drop(follow);
-                if let Some(cached) = &mut exchange.cached {
+                if let Some(cached) = &mut exchange.rare.cached {
                     cached.reason = reason.map(foregate_cache::NotStored::as_str).or(cached.reason);
                 }
                 return self.take(exchange, *head, answer).map(Some);
@@ -320,7 +322,7 @@ impl NeededResponse {
         settings: &CacheSettings,
         object: &Arc<Object>,
     ) -> Step {
-        if let Some(cached) = &mut exchange.cached {
+        if let Some(cached) = &mut exchange.rare.cached {
             cached.stored = true;
         }
         self.serve(exchange, settings, object)
@@ -328,7 +330,7 @@ impl NeededResponse {
 
     fn serve_stale(&mut self, exchange: &mut Exchange<'_>, settings: &CacheSettings) -> Step {
         let Some(stale) = self.stale.take() else { return Step::Failed(Error::Internal) };
-        if let Some(cached) = &mut exchange.cached {
+        if let Some(cached) = &mut exchange.rare.cached {
             cached.failed = self.meanwhile.is_none();
             cached.outcome = self.meanwhile.unwrap_or(CacheOutcome::StaleError);
         }
@@ -349,7 +351,7 @@ impl NeededResponse {
             // They may be in any order, so the whole is sent.
             answered = answer(exchange, head, &self.demands, Some(&mut self.fields), None);
         }
-        if let Some(cached) = &mut exchange.cached {
+        if let Some(cached) = &mut exchange.rare.cached {
             cached.stored = true;
         }
         write_status(exchange, settings, head, answered.status);
@@ -366,7 +368,7 @@ impl NeededResponse {
         let mut link = Link::Cached(Box::new(CachedLink::shared(follow, part)));
         if length.is_none() {
             // It may be too long for the store. The readers share a window then, and a slow one must not hold up the others.
-            exchange.receive_ahead(&mut link, AHEAD);
+            send::receive_ahead(exchange, &mut link, AHEAD);
         }
         exchange.response_is_from(MadeBy::Upstream);
         shape_or_send(exchange, BodySource::Cached(link, framing))
@@ -466,7 +468,7 @@ async fn wait(
 }
 
 fn set_outcome(exchange: &mut Exchange<'_>, outcome: CacheOutcome) {
-    if let Some(cached) = &mut exchange.cached {
+    if let Some(cached) = &mut exchange.rare.cached {
         cached.outcome = outcome;
     }
 }
