@@ -7,6 +7,9 @@ use crate::certificate::Facts;
 /// Where an authority suggests a time, no certificate is renewed within this time of its issue, or within a quarter of its life.
 const LEAST_AGE: i64 = 3600;
 
+/// Seconds that are left for a renewal at its latest, or a quarter of the certificate's life where that is less.
+const LEAST_LEFT: i64 = 60;
+
 /// The time to renew a certificate, seconds since 1970: a moment of the window that its authority suggests (RFC 9773), else after two
 /// thirds of its life. Both are spread, so that certificates that were issued together are not renewed together. `spread` is from 0 to 1.
 pub(crate) fn renewal(facts: &Facts, window: Option<(i64, i64)>, spread: f64) -> i64 {
@@ -19,7 +22,7 @@ pub(crate) fn renewal(facts: &Facts, window: Option<(i64, i64)>, spread: f64) ->
     let chosen = from + ((to - from) as f64 * spread) as i64;
     let earliest = facts.not_before.saturating_add(part(1, 4).min(LEAST_AGE));
     // A window that ends with the certificate would leave no time for a second attempt.
-    let latest = facts.not_after - part(1, 10);
+    let latest = facts.not_after - part(1, 10).max(part(1, 4).min(LEAST_LEFT));
     // Windows of days make no sense for certificates of hours.
     if to - from > lifetime { usual } else { chosen.clamp(earliest, latest) }
 }
@@ -59,6 +62,8 @@ mod tests {
         assert_eq!(renewal(&life, Some((89 * DAY, 91 * DAY)), 1.0), 81 * DAY);
         assert_eq!(renewal(&life, Some((54 * DAY, 50 * DAY)), 0.0), 60 * DAY);
         assert_eq!(renewal(&facts(30), Some((-DAY, DAY)), 0.0), 20);
+        // An order takes some seconds.
+        assert_eq!(renewal(&facts(20), Some((10, 25)), 1.0), 15);
     }
 
     #[test]
