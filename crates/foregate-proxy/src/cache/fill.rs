@@ -141,7 +141,7 @@ pub struct FetchRecord {
     pub attempts: u32,
     /// The time from the last attempt's start to the first byte of the response.
     pub first_byte: Option<Duration>,
-    /// Whether the connection had served requests before.
+    /// True if the last connection had served other requests before.
     pub reused: Option<bool>,
 }
 

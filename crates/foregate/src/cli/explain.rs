@@ -108,7 +108,7 @@ struct Conditional {
     route: String,
     conditions: String,
     answer: String,
-    /// Whether they hold for the request that is tried.
+    /// True if the conditions hold for the tried request. Absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     holds: Option<bool>,
 }
@@ -615,7 +615,7 @@ fn add_keys(text: &mut String, label: &str, keys: &[Lines], what: &str) {
     }
 }
 
-/// What becomes of the request that is tried.
+/// Adds the answer to the tried request, with the notes and assumptions behind it.
 fn add_result(text: &mut String, Trial { result, notes, assumed, .. }: &Trial) {
     let notes: Vec<_> = notes.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join(", ")) };

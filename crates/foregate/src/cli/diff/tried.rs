@@ -21,7 +21,7 @@ pub(in super::super) struct TriedRequest<'a> {
     pub client: IpAddr,
 }
 
-/// What the configuration does with it.
+/// The treatment of a tried request by a configuration.
 pub(in super::super) struct TrialResult {
     /// The pattern of the route, and its conditions.
     pub route: Option<String>,

@@ -98,7 +98,7 @@ fn kernel() -> Finding {
     )
 }
 
-/// Whether the kernel reads files that are not in memory by itself. Containers often refuse it, which is no mistake.
+/// Reports if the kernel permits io_uring, which reads files that are not in memory. Many containers refuse it, so a refusal is no fault.
 fn ring() -> Finding {
     const SUBJECT: &str = "io_uring";
     match io_uring() {
