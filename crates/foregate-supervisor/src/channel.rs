@@ -68,7 +68,13 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Message>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_LIMIT))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let slices = &mut [io::IoSliceMut::new(&mut bytes)];
+    // The other end has left without reading everything. The system says so once, before it hands out the messages of that
+    // end.
     let received = match recvmsg(socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+        Err(Errno::CONNRESET) => recvmsg(socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC),
+        received => received,
+    };
+    let received = match received {
         Ok(received) => received,
         Err(Errno::CONNRESET) => return Ok(None),
         Err(error) => return Err(error.into()),
@@ -196,6 +202,18 @@ impl AsFd for Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_arrive_from_an_end_that_leaves_some_unread() {
+        let (here, there) = pair().unwrap();
+        send(here.as_fd(), b"a question", &[]).unwrap();
+        send(there.as_fd(), b"first", &[]).unwrap();
+        send(there.as_fd(), b"last", &[]).unwrap();
+        drop(there);
+        let received: Vec<_> =
+            std::iter::from_fn(|| receive(here.as_fd()).unwrap()).map(|message| message.bytes).collect();
+        assert_eq!(received, [&b"first"[..], b"last"]);
+    }
 
     #[test]
     fn messages_keep_their_bounds_and_their_descriptors() {

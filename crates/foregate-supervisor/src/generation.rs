@@ -17,6 +17,7 @@ use rustix::process::{
 };
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::binary::Binary;
 use crate::channel::{self, Channel, readiness};
@@ -25,6 +26,9 @@ use crate::protocol::{Envelope, Order, Past, Report, Role, Stats};
 /// The variable that makes `foregate run` a process that serves for a supervisor: its standard
 /// input is the channel.
 pub const SERVING_VARIABLE: &str = "FOREGATE_SERVING";
+
+/// The time limit for reading what a process has sent before its end. Another process may hold its channel open.
+const LAST_MESSAGES: Duration = Duration::from_secs(1);
 
 /// Variables that are for the main process alone.
 const OF_THE_MAIN_PROCESS: [&str; 4] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"];
@@ -291,8 +295,8 @@ impl Generation {
             next_question: Cell::new(0),
         });
         let process = readiness(process)?;
-        tokio::task::spawn_local(Rc::clone(&generation).read(events.clone()));
-        tokio::task::spawn_local(Rc::clone(&generation).wait(process, child, events.clone()));
+        let read = tokio::task::spawn_local(Rc::clone(&generation).read(events.clone()));
+        tokio::task::spawn_local(Rc::clone(&generation).wait(process, child, read, events.clone()));
         Ok(generation)
     }
 
@@ -328,10 +332,13 @@ impl Generation {
         self: Rc<Self>,
         process: AsyncFd<OwnedFd>,
         mut child: Option<Child>,
+        read: JoinHandle<()>,
         events: mpsc::UnboundedSender<Event>,
     ) {
         // The descriptor becomes readable when the process ends.
         let _ = process.readable().await;
+        // What the process has said last comes before its end.
+        let _ = tokio::time::timeout(LAST_MESSAGES, read).await;
         let exit = match &mut child {
             Some(child) => child.wait().map_or(Exit::Unknown, Exit::of),
             None => Exit::of_adopted(&process),

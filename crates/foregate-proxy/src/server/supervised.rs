@@ -103,7 +103,13 @@ pub(super) enum Message {
 }
 
 /// A report that is to be sent.
-type Outgoing = (Envelope<Report>, Vec<OwnedFd>);
+#[derive(Debug)]
+struct Outgoing {
+    report: Envelope<Report>,
+    descriptors: Vec<OwnedFd>,
+    /// Is told once the report is on its way.
+    sent: Option<oneshot::Sender<()>>,
+}
 
 /// The way to the supervisor.
 #[derive(Debug, Clone)]
@@ -132,9 +138,11 @@ impl SupervisorLink {
         let (outgoing, mut to_send) = mpsc::unbounded_channel::<Outgoing>();
         let sender = Arc::clone(&channel);
         tokio::spawn(async move {
-            while let Some((report, descriptors)) = to_send.recv().await {
+            while let Some(Outgoing { report, descriptors, sent }) = to_send.recv().await {
                 // The end shows where messages are received.
                 let _ = send(&sender, &report, &descriptors).await;
+                // Whoever waits may have given up.
+                let _ = sent.map(|sent| sent.send(()));
             }
         });
         let link = Self { outgoing, questions: Arc::default(), channel, saving: Arc::default() };
@@ -148,7 +156,8 @@ impl SupervisorLink {
 
     pub(super) fn answer(&self, id: Option<u64>, report: Report, descriptors: Vec<OwnedFd>) {
         // If the reader is gone, the process is about to end.
-        let _ = self.outgoing.send((Envelope { id, body: report }, descriptors));
+        let report = Envelope { id, body: report };
+        let _ = self.outgoing.send(Outgoing { report, descriptors, sent: None });
     }
 
     /// Does work that takes long beside the workers.
@@ -317,12 +326,14 @@ impl SupervisorLink {
         }
     }
 
-    /// Leaves the last metrics with the supervisor.
+    /// Leaves the last metrics with the supervisor, behind all reports that still wait.
     pub(super) async fn farewell(&self, proxy: &Proxy) {
         let text = admin::own_metrics(proxy, ExpositionFormat::OpenMetrics);
         let Ok(blob) = blob(text.as_bytes()) else { return };
         let report = Envelope { id: None, body: Report::Last };
-        let _ = tokio::time::timeout(FAREWELL, send(&self.channel, &report, &[blob])).await;
+        let (sent, is_sent) = oneshot::channel();
+        let _ = self.outgoing.send(Outgoing { report, descriptors: vec![blob], sent: Some(sent) });
+        let _ = tokio::time::timeout(FAREWELL, is_sent).await;
     }
 }
 
