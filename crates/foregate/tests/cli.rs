@@ -397,6 +397,21 @@ fn a_taken_address_is_told_with_what_to_do() {
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains(&format!("error: listen {address}: ")) && said.contains("`ss -ltnp`"), "{said}");
+    for (key, written) in [("listen", "  listen"), ("metrics", "listen \"127.0.0.1:0\"\n  metrics")] {
+        folder.write(
+            "foregate.kdl",
+            &format!("{written} \"{address}\"\nsite \"*\" {{ route \"/**\" {{ respond 204 }} }}\n"),
+        );
+        let output = folder.run(&["run"]);
+        assert_eq!(output.status.code(), Some(1));
+        let line = written.lines().count();
+        let expected = format!("error: {key} {address}: ");
+        let said = stderr(&output);
+        assert!(
+            said.contains(&expected) && said.contains(&format!("\n  at foregate.kdl:{line}:3\n")),
+            "{said}"
+        );
+    }
 }
 
 #[test]

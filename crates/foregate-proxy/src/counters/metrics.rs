@@ -389,7 +389,7 @@ pub struct ServerCounters {
     pub failures: Counter,
     /// Set while the server is avoided because it failed.
     pub is_down: AtomicBool,
-    /// Times that it was taken out for its share of failures, its latency, or because it hung.
+    /// Times that requests began to pass over it: for failures in a row, its share of failures or its latency, or because it hung.
     pub ejections: Counter,
     /// Health checks that have succeeded, and that have failed.
     pub probes_passed: Counter,

@@ -5,8 +5,8 @@ use std::io;
 use foregate_supervisor::protocol::Purpose;
 use tokio::task::JoinHandle;
 
+use super::RunningServer;
 use super::sockets::{SocketFile, bind_private};
-use super::{NotBound, RunningServer};
 use crate::admin;
 use crate::configuration::Settings;
 use crate::listener::Listener;
@@ -46,8 +46,7 @@ impl RunningServer {
             (None, ListenAddress::Unix(path)) => bind_private(path),
             (None, ListenAddress::Tcp(_)) => Listener::bind(&Listen::new(address.clone())),
         };
-        let what = format!("dashboard {address}");
-        bound.map(Some).map_err(|error| NotBound::named(error, address, &what))
+        bound.map(Some).map_err(|error| self.not_bound(error, "dashboard", address))
     }
 
     /// Serves the dashboard on a new socket, and ends one that is no more.

@@ -2,23 +2,31 @@
 
 use std::io;
 
+use super::RunningServer;
 use crate::settings::ListenAddress;
 
 /// The error of [`super::run`] where a socket could not be bound.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}: {error}")]
+#[error("{what}: {error}{}", place.as_ref().map_or_else(String::new, |place| format!("\n  at {place}")))]
 pub struct NotBound {
     /// The address of the listener.
     pub address: ListenAddress,
     /// The name of the socket in messages.
     what: String,
     error: io::Error,
+    /// Where the configuration names the address, `FILE:LINE:COLUMN`.
+    place: Option<String>,
 }
 
-impl NotBound {
-    /// An I/O error with a [`NotBound`] in it. `what` names the socket.
-    pub(super) fn named(error: io::Error, address: &ListenAddress, what: &str) -> io::Error {
-        io::Error::new(error.kind(), Self { address: address.clone(), what: what.to_owned(), error })
+impl RunningServer {
+    /// An I/O error with a [`NotBound`] in it. `key` is the configuration's for this socket.
+    pub(super) fn not_bound(&self, error: io::Error, key: &str, address: &ListenAddress) -> io::Error {
+        let what = match (key, address) {
+            ("admin", ListenAddress::Unix(path)) => format!("admin socket {}", path.display()),
+            _ => format!("{key} {address}"),
+        };
+        let place = self.source.place_of(key, address);
+        io::Error::new(error.kind(), NotBound { address: address.clone(), what, error, place })
     }
 }
 

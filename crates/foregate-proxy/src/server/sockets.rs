@@ -9,7 +9,7 @@ use std::sync::Arc;
 use foregate_supervisor::protocol::Purpose;
 use rustix::io::Errno;
 
-use super::{NotBound, RunningServer, named};
+use super::{RunningServer, named};
 use crate::configuration::Settings;
 use crate::listener::Listener;
 use crate::settings::{Listen, ListenAddress};
@@ -102,15 +102,14 @@ impl RunningServer {
                         tracing::warn!(%error, "no IPv6 here: `listen \":{0}\"` takes 0.0.0.0:{0} alone", address.port());
                         continue;
                     }
-                    let listener = bound_to.map_err(|error| {
-                        let error = NotBound::named(error, &listen.address, &what);
-                        match self.overlapping(&listen.address) {
-                            Some(held) => io::Error::new(
-                                error.kind(),
-                                format!("{error}: this process still holds {held}, which overlaps; that takes a restart"),
-                            ),
-                            None => error,
+                    let listener = bound_to.map_err(|error| match self.overlapping(&listen.address) {
+                        Some(held) => {
+                            let text = format!(
+                                "{what}: {error}: this process still holds {held}, which overlaps; that takes a restart"
+                            );
+                            io::Error::new(error.kind(), text)
                         }
+                        None => self.not_bound(error, "listen", &listen.address),
                     })?;
                     (Arc::new(listener), SocketFile::of(&listen.address), true)
                 }
@@ -164,12 +163,11 @@ impl RunningServer {
             && metrics != Some(address)
         {
             let listen = Listen::new(ListenAddress::Tcp(address));
-            let what = format!("metrics {address}");
             let bound = match self.membership.take_held(Purpose::Metrics, &address.to_string()) {
                 Some(held) => Listener::adopt(held),
                 None => Listener::bind(&listen),
             };
-            let bound = bound.map_err(|error| NotBound::named(error, &listen.address, &what))?;
+            let bound = bound.map_err(|error| self.not_bound(error, "metrics", &listen.address))?;
             side.metrics = Some(bound);
         }
         let admin = self.admin_task.as_ref().map(|(file, _)| file).filter(|file| file.is_there());
@@ -181,8 +179,7 @@ impl RunningServer {
                 Some(held) => unix_listener(Listener::adopt(held)?),
                 None => bind_admin(path),
             };
-            let what = format!("admin socket {}", path.display());
-            side.admin = Some(bound.map_err(|error| NotBound::named(error, &address, &what))?);
+            side.admin = Some(bound.map_err(|error| self.not_bound(error, "admin", &address))?);
         }
         side.dashboard = self.bind_dashboard(settings)?;
         Ok(side)

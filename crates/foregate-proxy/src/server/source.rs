@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::admin::{ConfigurationRefusal, EffectiveConfiguration, GivenConfiguration, ProcessControls};
 use crate::configuration::Settings;
+use crate::settings::ListenAddress;
 use crate::tls::CertificateKeeper;
 
 /// A source of settings. It is called on a thread that may block.
@@ -36,6 +37,11 @@ pub trait SettingsSource: Send + Sync {
 
     /// The configuration in effect; `None` if it does not come from files.
     fn effective(&self) -> Option<EffectiveConfiguration> {
+        None
+    }
+
+    /// The place in the files, `FILE:LINE:COLUMN`, where `key` names this address, for messages; `None` if it stands in none.
+    fn place_of(&self, _key: &str, _address: &ListenAddress) -> Option<String> {
         None
     }
 

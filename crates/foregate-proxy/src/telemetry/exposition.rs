@@ -417,7 +417,7 @@ fn servers(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
         let (upstream, server) = name.split_once(BETWEEN).unwrap_or((name, name));
         (upstream.to_owned(), server.to_owned())
     };
-    let help = "Times that a server was taken out for its share of failures, its latency, or because it hung";
+    let help = "Times that requests began to pass over a server: for failures in a row, its share of failures or its latency, or because it hung";
     let mut family = counters(encoder, "upstream_server_ejections", help)?;
     for (name, counters) in &servers {
         let (upstream, server) = split(name);

@@ -129,6 +129,10 @@ impl Upstream {
         let failures = self.settings.eject.failures;
         if !was_down && server.record.health.is_down() {
             server.record.changed(format!("failed {failures} times in a row: {reason}"));
+            // A single server goes on being tried.
+            if self.servers.len() > 1 {
+                server.count_ejection();
+            }
         }
         if news == Some(News::Fails) {
             let consequence = match self.servers.len() {
@@ -174,8 +178,7 @@ impl Upstream {
             return;
         }
         let news = server.record.health.eject(now, &self.settings.eject);
-        server.record.ejections.fetch_add(1, Ordering::Relaxed);
-        server.counters.ejections.inc();
+        server.count_ejection();
         server.record.outcomes.forget();
         server.record.pace.forget();
         server.record.changed(format!("ejected: {reason}"));

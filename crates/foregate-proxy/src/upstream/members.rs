@@ -94,6 +94,12 @@ impl Server {
         self.counters.is_down.store(is_down, Ordering::Relaxed);
     }
 
+    /// Counts that requests pass over the server from now on.
+    pub(super) fn count_ejection(&self) {
+        self.record.ejections.fetch_add(1, Ordering::Relaxed);
+        self.counters.ejections.inc();
+    }
+
     /// Operators are told that it has ended a handshake that was over for us.
     pub(super) fn tell_of_refusal(&self, error: Refusal, now: Instant) -> Error {
         self.remembered.tls_failed(&error);

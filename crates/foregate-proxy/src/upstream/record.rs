@@ -75,7 +75,7 @@ pub(super) struct ServerRecord {
     pub outcomes: Outcomes,
     /// Failed attempts by their kind.
     pub failures: Kinds,
-    /// Times that it was taken out by its share of failures, its latency, or because it hung.
+    /// Times that requests began to pass over it: for failures in a row, its share of failures or its latency, or because it hung.
     pub ejections: AtomicU64,
     /// Milliseconds of `pace` when its slow start began; 0 for none.
     started: AtomicU64,

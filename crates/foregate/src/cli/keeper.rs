@@ -5,6 +5,7 @@ use std::sync::Arc;
 use foregate_acme::Keeper;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::server::{EffectiveConfiguration, SettingsSource};
+use foregate_proxy::settings::ListenAddress;
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::tls::CertificateKeeper;
 use parking_lot::Mutex;
@@ -63,6 +64,10 @@ impl SettingsSource for WithKeeper {
 
     fn effective(&self) -> Option<EffectiveConfiguration> {
         self.source.effective()
+    }
+
+    fn place_of(&self, key: &str, address: &ListenAddress) -> Option<String> {
+        self.source.place_of(key, address)
     }
 
     fn log_filter(&self) -> Option<String> {

@@ -11,6 +11,7 @@ use clap::Args;
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::server::{EffectiveConfiguration, SettingsSource, Supervised};
+use foregate_proxy::settings::ListenAddress;
 use foregate_supervisor::{ADOPTING_VARIABLE, Options, SERVING_VARIABLE};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -239,6 +240,10 @@ impl SettingsSource for Files {
         }
         let tag = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         Some(EffectiveConfiguration { tag, files })
+    }
+
+    fn place_of(&self, key: &str, address: &ListenAddress) -> Option<String> {
+        config::place_of(&self.path, key, address)
     }
 
     fn log_filter(&self) -> Option<String> {

@@ -17,8 +17,10 @@ use std::sync::Arc;
 pub use foregate_config::{
     Findings, ProblemReport, RefusedConfiguration, Texts, Unsaved, Warnings, format, json_form,
 };
+use foregate_config::{Item, Problems, Tree};
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
+use foregate_proxy::settings::ListenAddress;
 
 pub use self::domains::Domains;
 pub use self::single::{Single, SingleError, origin, single};
@@ -127,6 +129,27 @@ pub fn access_log(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfigurati
 /// A file that cannot be read, or a syntax error, or an error in the path.
 pub fn admin(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfiguration>> {
     foregate_config::find(path, "admin", |decoder, item| decode::admin(decoder, item, false))
+}
+
+/// The place, `FILE:LINE:COLUMN`, where `listen`, `metrics`, `admin` or `dashboard` names an address, regardless of errors elsewhere in
+/// the files. `None` if none does.
+pub fn place_of(path: &Path, key: &str, address: &ListenAddress) -> Option<String> {
+    // A pipe was read at the start.
+    if !path.is_file() {
+        return None;
+    }
+    let tree = Tree::read(path, &mut Problems::default());
+    let names_it = |item: &&Item<'_>| {
+        let Some(entry) = item.node.entries().next().filter(|_| item.node.name() == key) else {
+            return false;
+        };
+        match address {
+            ListenAddress::Unix(path) if key == "admin" => item.base().join(entry.text()) == *path,
+            _ => decode::listen_addresses(entry.text(), item.base())
+                .is_some_and(|named| named.contains(address)),
+        }
+    };
+    tree.roots().iter().find(names_it).map(|item| item.line())
 }
 
 /// As [`load()`], for a text that could stand in the file `path`; the files of TLS must be there, and are not looked into.
