@@ -67,7 +67,7 @@ impl Fill {
         };
         let request = &mut asks.request;
         let authority = request.origin_authority(&upstream.settings).as_bytes();
-        let Some(field) = owner.group.sign(owner.node, &call, request.target(), authority) else {
+        let Some(field) = owner.group.sign(owner.node, &call, request.target.as_bytes(), authority) else {
             self.cache.shield.counters.direct.inc();
             return ControlFlow::Continue(self);
         };

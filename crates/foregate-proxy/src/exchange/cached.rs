@@ -78,10 +78,10 @@ fn strip_prefix(exchange: &mut Exchange<'_>) {
     if prefix.is_some()
         && let Some(cached) = &mut exchange.rare.cached
     {
-        cached.path = Some(exchange.request.path().to_vec());
+        cached.path = Some(exchange.request.target.path().to_vec());
     }
     if exchange.shielded().is_none() {
-        exchange.request.strip_prefix(prefix);
+        exchange.request.target.strip_prefix(prefix);
     }
 }
 
@@ -120,8 +120,8 @@ fn look(
     let request = foregate_cache::Request {
         method: &exchange.request.head.method,
         headers: &exchange.request.head.headers,
-        path: exchange.request.path(),
-        has_query: exchange.request.query().is_some(),
+        path: exchange.request.target.path(),
+        has_query: exchange.request.target.query().is_some(),
         has_body,
     };
     let mut demands = match demand(exchange, &request, settings) {
@@ -183,8 +183,8 @@ fn request_of<'r>(exchange: &'r Exchange<'_>) -> foregate_cache::Request<'r> {
     foregate_cache::Request {
         method: &exchange.request.head.method,
         headers: &exchange.request.head.headers,
-        path: exchange.request.path(),
-        has_query: exchange.request.query().is_some(),
+        path: exchange.request.target.path(),
+        has_query: exchange.request.target.query().is_some(),
         has_body: false,
     }
 }
@@ -477,10 +477,10 @@ fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let keeps = exchange.routed.site.is_some_and(|site| exchange.config.settings.sites.keeps_slashes(site));
     let slashes = if keeps { Slashes::Keep } else { Slashes::Merge };
     let mut query = Vec::new();
-    let own = settings.query.apply(exchange.request.query(), &mut query);
+    let own = settings.query.apply(exchange.request.target.query(), &mut query);
     let address = uri(exchange.request, own.then_some(&*query));
     let stripped = exchange.rare.cached.as_ref().and_then(|cached| cached.path.as_deref());
-    let path = stripped.filter(|_| !exchange.request.is_rewritten()).unwrap_or(address.path);
+    let path = stripped.filter(|_| !exchange.request.target.is_rewritten()).unwrap_or(address.path);
     let address = foregate_cache::Uri { path, ..address };
     cache.invalidate_address(&address);
     for other in related(&exchange.response.headers, &address, slashes) {
@@ -506,7 +506,7 @@ fn update_by_head(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let now = cache.now();
     let Lookup::Cache(demands) = demand(exchange, &request_of(exchange), settings) else { return };
     let request = &exchange.request.head.headers;
-    let asked = AnsweredRequest { demands: &demands, headers: request, path: exchange.request.path() };
+    let asked = AnsweredRequest { demands: &demands, headers: request, path: exchange.request.target.path() };
     let response = Response { status: 200, headers: &exchange.response.headers, sent: now, received: now };
     let (policy, length) = (&settings.policy, stale.body.len());
     match refresh_by_head(&asked, &stale.head, length, &response, policy, &cache.secret) {

@@ -147,8 +147,8 @@ pub(super) fn shown(request: &Request) -> ComparedRequest {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     ComparedRequest {
         method: text(request.method()),
-        origin: format!("{}://{}", request.scheme(), request.authority()),
-        target: text(request.target()),
+        origin: format!("{}://{}", request.scheme(), request.authority.as_str()),
+        target: text(request.target.as_bytes()),
         fields: request.head.headers.clone(),
         length: 0,
     }

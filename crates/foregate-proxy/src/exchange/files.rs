@@ -48,8 +48,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Op
     renew(exchange);
     for _ in 0..TRIES {
         let rules = &folder.settings.rules;
-        let mut candidates = rules.candidates(exchange.request.path());
-        if exchange.request.stripped() == StrippedPart::All {
+        let mut candidates = rules.candidates(exchange.request.target.path());
+        if exchange.request.target.stripped() == StrippedPart::All {
             // The slash was not the client's.
             candidates.iter_mut().for_each(|candidate| candidate.is_folder &= !candidate.is_path);
         }
@@ -244,8 +244,8 @@ async fn read(found: &FoundFile, answer: Answer) -> Result<Bytes, FolderError> {
 fn to_folder(exchange: &Exchange<'_>) -> Step {
     let request = &*exchange.request;
     let path = path_of_client(exchange);
-    let mut target = Vec::with_capacity(request.target().len() + 2);
-    if request.is_rewritten() {
+    let mut target = Vec::with_capacity(request.target.as_bytes().len() + 2);
+    if request.target.is_rewritten() {
         // The last segment, which the client's own path most likely shares. The client must not
         // learn the server's folder.
         let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -257,7 +257,7 @@ fn to_folder(exchange: &Exchange<'_>) -> Step {
         target.extend_from_slice(&path);
     }
     target.push(b'/');
-    if let Some(query) = request.query() {
+    if let Some(query) = request.target.query() {
         target.push(b'?');
         target.extend_from_slice(query);
     }
@@ -269,9 +269,9 @@ fn to_folder(exchange: &Exchange<'_>) -> Step {
 
 /// The path before the route took its start off.
 fn path_of_client<'e>(exchange: &'e Exchange<'_>) -> Cow<'e, [u8]> {
-    let path = exchange.request.path();
+    let path = exchange.request.target.path();
     let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref()).unwrap_or_default();
-    match exchange.request.stripped() {
+    match exchange.request.target.stripped() {
         StrippedPart::Nothing => Cow::Borrowed(path),
         StrippedPart::Start => Cow::Owned([prefix.as_bytes(), path].concat()),
         StrippedPart::All => Cow::Borrowed(prefix.as_bytes()),

@@ -20,7 +20,7 @@ use super::state::Outer;
 use crate::error::Error;
 use crate::folders::{FolderError, LONGEST, Whole};
 use crate::link::LinkError;
-use crate::message::request::Request;
+use crate::message::request::{Request, remove_identity};
 use crate::proxy::Config;
 use crate::settings::{Action, FixedResponse, Route};
 
@@ -68,7 +68,7 @@ pub(super) async fn judge_inner(
         return REFUSED;
     }
     let found = match sites.has_conditions(site) {
-        false => sites.readings(site, request.path()).ok().zip(sites.route(site, request.path())),
+        false => sites.readings(site, request.target.path()).ok().zip(sites.route(site, request.target.path())),
         true => {
             std::mem::swap(exchange.request, &mut request);
             let found = route_by_conditions(exchange, site).ok();
@@ -78,7 +78,7 @@ pub(super) async fn judge_inner(
     };
     let Some((readings, route)) = found else { return REFUSED };
     let Some(plan) = route.plan.get() else {
-        request.strip_prefix(route.strip_prefix.as_deref());
+        request.target.strip_prefix(route.strip_prefix.as_deref());
         return Ok(judged(exchange, ask_route(route, None, &request, ask)).await);
     };
     exchange.modules.outer = Some(Box::new(Outer {
@@ -142,7 +142,7 @@ fn inner_request(exchange: &Exchange<'_>, ask: &FetchRequest) -> Option<Request>
     let mut headers: HeaderList =
         received.map_or(&exchange.request.head.headers, |head| head.headers()).clone();
     headers.remove_each(&LEFT_OUT);
-    let authority = exchange.request.authority();
+    let authority = exchange.request.authority.as_str();
     let method = Method::from_bytes(&ask.method)?;
     let mut request = Request::make(method, &ask.path, authority.as_bytes(), &[], 0).ok()?;
     request.head.headers = headers;
@@ -156,7 +156,7 @@ async fn screen_inner(exchange: &mut Exchange<'_>, plan: &Plan) -> Result<(), Ex
     exchange.request.begin_hop();
     exchange.run_phases(PhaseId::RequestEarly).await?;
     exchange.request.end_hop();
-    exchange.request.remove_identity(plan.identity());
+    remove_identity(&mut exchange.request.head.headers, plan.identity());
     exchange.run_phases(PhaseId::UpstreamSelect).await
 }
 
@@ -169,7 +169,7 @@ fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest)
         return Answers::Judged(InnerVerdict::Answered(Err(FetchError::BadRequest)));
     }
     let upstream = facts.and_then(|facts| facts.upstream);
-    exchange.request.strip_prefix(route.strip_prefix.as_deref());
+    exchange.request.target.strip_prefix(route.strip_prefix.as_deref());
     ask_route(route, upstream, exchange.request, ask)
 }
 
@@ -178,7 +178,7 @@ fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: 
     let chosen = chosen.map(|upstream| upstream.0 as usize);
     let upstream = match (&route.action, chosen) {
         (Action::Files { folder, upstream }, _) => {
-            let (path, target) = (request.path().to_vec(), request.target().to_vec());
+            let (path, target) = (request.target.path().to_vec(), request.target.as_bytes().to_vec());
             let upstream = chosen.or(*upstream);
             return Answers::File(FileFragment { folder: *folder, upstream, path, target, ask });
         }
@@ -188,7 +188,7 @@ fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: 
             return Answers::Judged(InnerVerdict::Answered(Ok(fixed_answer(fixed))));
         }
     };
-    Answers::Judged(ask_upstream(upstream, request.target().to_vec(), ask))
+    Answers::Judged(ask_upstream(upstream, request.target.as_bytes().to_vec(), ask))
 }
 
 /// A fragment from a route that serves files.

@@ -176,7 +176,7 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
         client: exchange.client_address(),
         method: exchange.request.method(),
         scheme: exchange.request.scheme(),
-        host: exchange.request.host().as_bytes(),
+        host: exchange.request.authority.host().as_bytes(),
         path: exchange.request.head.target(),
         protocol: exchange.request.head.version.as_str(),
         status: record.status,

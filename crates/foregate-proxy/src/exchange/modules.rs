@@ -269,7 +269,7 @@ impl<'a> Exchange<'a> {
         let asker = self.asker();
         let (proxy, config, request) = (self.proxy, self.config, &*self.request);
         let answers = asked.into_iter().map(|(slot, step, Question { request: ask, dry })| {
-            let asks = (request.authority(), asker.clone());
+            let asks = (request.authority.as_str(), asker.clone());
             async move { (slot, dry, fetch::fetch(proxy, config, asks, step, ask).await) }
         });
         let answers = std::pin::pin!(futures_util::future::join_all(answers));
@@ -303,7 +303,7 @@ impl<'a> Exchange<'a> {
         }
         let asker = self.asker();
         let (proxy, config, request) = (self.proxy, self.config, &*self.request);
-        let asks = (request.authority(), asker);
+        let asks = (request.authority.as_str(), asker);
         let fetched = std::pin::pin!(fetch::fetch(proxy, config, asks, step, ask));
         // From here on it counts as the filter's.
         unless_gone(self.down.client, self.down.timer, fetched).await.map(|fetched| fetched.answer)

@@ -17,7 +17,7 @@ use super::tap;
 use crate::error::Error;
 use crate::link::copy::Underscores;
 use crate::link::start::KeptStart;
-use crate::message::request::FRAMING;
+use crate::message::request::{FRAMING, hops};
 use crate::settings::UpstreamProtocol;
 use crate::upstream::{Ask, OpeningTerms};
 
@@ -28,12 +28,12 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     }
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
     exchange.record.action = Some(LoggedAction::Proxy);
-    if exchange.request.goes_in_circles() {
+    if hops::go_in_circles(&exchange.request.head.headers) {
         return Err(Error::Loop.into());
     }
-    if let Some(hops) = exchange.request.hops_left() {
+    if let Some(hops) = hops::left(&exchange.request.head) {
         match hops.checked_sub(1) {
-            Some(left) => exchange.request.set_hops_left(left),
+            Some(left) => hops::set_left(&mut exchange.request.head.headers, left),
             None => {
                 return Ok(Step::Reply(Box::new(Reply::last_hop(exchange.request.head.method.as_bytes()))));
             }

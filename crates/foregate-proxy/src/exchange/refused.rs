@@ -86,7 +86,7 @@ fn plan_of_refused<'a>(
         }
         None => {
             let host = exchange.request.head.headers.get(foregate_wire::NameId::Host);
-            (host.unwrap_or(exchange.request.authority().as_bytes()), exchange.request.head.target())
+            (host.unwrap_or(exchange.request.authority.as_str().as_bytes()), exchange.request.head.target())
         }
     };
     let mut authority = String::new();

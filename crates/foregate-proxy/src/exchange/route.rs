@@ -39,7 +39,7 @@ const HTTPS_PORT: u16 = 443;
 /// Finds the site and the route.
 pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     if let Some(automatic) = &exchange.config.settings.automatic
-        && let Some(answer) = challenge(automatic, exchange.request.path())
+        && let Some(answer) = challenge(automatic, exchange.request.target.path())
     {
         return Ok(Step::Reply(Box::new(Reply::fixed(&answer))));
     }
@@ -52,7 +52,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     if exchange.down.peer.listen.as_ref().is_some_and(|listen| listen.shield) {
         return Box::pin(shield::arrive(exchange)).await;
     }
-    let host = exchange.request.host().as_bytes();
+    let host = exchange.request.authority.host().as_bytes();
     let peer = exchange.down.peer;
     let acceptor = peer.tls.as_ref().map(|info| {
         let listen = peer.listen.as_ref();
@@ -86,7 +86,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     {
         return unrouted(exchange, error);
     }
-    let path = match exchange.request.path() {
+    let path = match exchange.request.target.path() {
         // A server-wide OPTIONS and CONNECT have no path; they belong to the site as a whole.
         b"*" | b"" => b"/",
         path => path,
@@ -333,12 +333,12 @@ pub(super) fn redirect_to_https(exchange: &Exchange<'_>) -> Option<Box<Reply>> {
     if request.secure || request.head.method == Method::Connect {
         return None;
     }
-    let target = match request.target() {
+    let target = match request.target.as_bytes() {
         target if target.starts_with(b"/") => target,
         _ => b"/",
     };
     let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
-    let origin = format!("https://{}{port}", request.host());
+    let origin = format!("https://{}{port}", request.authority.host());
     Some(Box::new(Reply::permanent_redirect(&[origin.as_bytes(), target].concat())))
 }
 
@@ -355,7 +355,7 @@ pub(super) fn limit_body_to(exchange: &mut Exchange<'_>, limit: Option<u64>) -> 
 
 /// The site of the request's host, among the sites of its listener.
 fn find_site(exchange: &Exchange<'_>) -> Option<HostId> {
-    let (sites, host) = (&exchange.config.settings.sites, exchange.request.host().as_bytes());
+    let (sites, host) = (&exchange.config.settings.sites, exchange.request.authority.host().as_bytes());
     match &exchange.down.peer.listen {
         Some(listen) if sites.depends_on_listener() => {
             sites.explain_on(host, &listen.address).map(|(site, _)| site)
@@ -378,7 +378,7 @@ pub(super) fn route_by_conditions<'a>(
 ) -> Result<RouteMatch<'a>, Error> {
     let (config, peer) = (exchange.config, exchange.down.peer);
     let sites = &config.settings.sites;
-    let path = match exchange.request.path() {
+    let path = match exchange.request.target.path() {
         b"*" | b"" => b"/".to_vec(),
         path => path.to_vec(),
     };

@@ -11,6 +11,7 @@ use super::route::{limit_body_to, redirect_to_https};
 use super::spans;
 use super::state::{Exchange, Step, StepResult};
 use crate::error::Error;
+use crate::message::request::remove_identity;
 use crate::settings::Action;
 
 /// Runs the steps of the request.
@@ -29,7 +30,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     }
     // Before any condition or key looks at the fields: they would believe the client.
     if let Some(plan) = exchange.plan() {
-        exchange.request.remove_identity(plan.identity());
+        remove_identity(&mut exchange.request.head.headers, plan.identity());
     }
     exchange.run_phases(PhaseId::RequestIdentity).await?;
     exchange.run_phases(PhaseId::RequestSecurity).await?;
@@ -56,7 +57,7 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
     // A replay neither reads nor fills the cache.
     let caches = route.cache.get().is_some() && exchange.down.peer.replay.is_none();
     if !caches {
-        exchange.request.strip_prefix(route.strip_prefix.as_deref());
+        exchange.request.target.strip_prefix(route.strip_prefix.as_deref());
     }
     let chosen = exchange.modules.run.as_ref().and_then(|run| run.facts.upstream);
     let ask = if caches { Step::Cached } else { Step::Prepare };

@@ -39,7 +39,7 @@ pub(super) async fn arrive(exchange: &mut Exchange<'_>) -> StepResult {
     let group = shield.group();
     let call = match (&group, field, others) {
         (Some(group), Some(field), 0) => {
-            group.verify(field, request.target(), request.authority().as_bytes())
+            group.verify(field, request.target.as_bytes(), request.authority.as_str().as_bytes())
         }
         _ => None,
     };
@@ -187,7 +187,7 @@ pub(super) fn owner(
     let (site, route) = (exchange.routed.site?, exchange.routed.route?);
     let request = &exchange.request;
     let call = FetchCall {
-        host: request.host().to_owned(),
+        host: request.authority.host().to_owned(),
         site: exchange.config.settings.sites.site(site).name.to_string(),
         route: name_of(route),
         upstream: upstream.settings.name.to_string(),

@@ -201,7 +201,7 @@ impl<'a> Exchange<'a> {
         proxy.metrics.requests_active.add(1);
         let seen = || {
             let method = String::from_utf8_lossy(request.method()).into_owned();
-            (method, request.host().to_owned(), request.head.target().to_vec())
+            (method, request.authority.host().to_owned(), request.head.target().to_vec())
         };
         let ticket = proxy.live.begins(began, seen);
         let upload = if request.length.is_empty() { BodyCopy::done() } else { BodyCopy::new() };

@@ -114,7 +114,7 @@ fn asked(request: &Request, upstream: &Upstream) -> AskedRequest {
             field.name.eq_ignore_ascii_case(b"content-length") || field.name.eq_ignore_ascii_case(b"host");
         !is_framing && !own.iter().any(|own| field.name.eq_ignore_ascii_case(own))
     });
-    let line = (request.method(), request.target(), request.origin_authority(&upstream.settings));
+    let line = (request.method(), request.target.as_bytes(), request.origin_authority(&upstream.settings));
     AskedRequest::new(line, fields.map(|field| (field.name, field.value)))
 }
 

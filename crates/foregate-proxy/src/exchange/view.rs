@@ -206,21 +206,21 @@ impl module::Exchange for View<'_> {
     }
 
     fn host(&self) -> &str {
-        self.request.host()
+        self.request.authority.host()
     }
 
     fn authority(&self) -> &str {
-        self.request.authority()
+        self.request.authority.as_str()
     }
 
     fn path(&self) -> &[u8] {
-        self.request.path()
+        self.request.target.path()
     }
 
     fn other_paths(&self) -> Option<&[Vec<u8>]> {
         // No origin will read the path any more.
         let Some(site) = self.site.filter(|_| !self.has_response()) else { return Some(&[]) };
-        let read = || self.config.settings.sites.other_paths(site, self.request.path());
+        let read = || self.config.settings.sites.other_paths(site, self.request.target.path());
         self.facts.other_paths.get_or_init(read).as_deref()
     }
 
@@ -229,7 +229,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn query(&self) -> Option<&[u8]> {
-        self.request.query()
+        self.request.target.query()
     }
 
     fn raw_target(&self) -> &[u8] {
@@ -325,12 +325,12 @@ impl module::Exchange for View<'_> {
 
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool {
         self.facts.other_paths.take();
-        if !self.request.path().starts_with(b"/") {
+        if !self.request.target.path().starts_with(b"/") {
             return false;
         }
         // The path may contain client input.
         let rewritten = !path.is_some_and(module::has_parent_segment)
-            && self.request.rewrite(path, query, self.slashes()).is_ok();
+            && self.request.target.rewrite(path, query, self.slashes()).is_ok();
         // As it came, the origin must not see it: perhaps it was to be kept within a folder.
         self.facts.target_is_wrong |= !rewritten;
         rewritten

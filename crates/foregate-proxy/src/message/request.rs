@@ -2,43 +2,30 @@
 //!
 //! The origin's request is serialised from it and never copied from the client's bytes.
 
+mod authority;
+pub mod hops;
 mod onward;
+mod target;
 mod understand;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use foregate_module::Edits;
-use foregate_wire::{
-    BodyLength, HeaderList, Method, NameId, RequestHead, Slashes, Version, normalize_path, normalize_query,
-};
+use foregate_wire::{BodyLength, HeaderList, Method, NameId, RequestHead, Version};
 
-use self::onward::{ForwardedFacts, OWN_NAME};
-use self::understand::LastHost;
+pub use self::authority::CanonicalAuthority;
+use self::onward::ForwardedFacts;
+pub use self::onward::remove_identity;
+pub use self::target::{CanonicalTarget, StrippedPart};
 pub use self::understand::{HeadTerms, StandIn};
 use super::verbatim::Verbatim;
-use crate::error::Error;
 use crate::limits::clients::{HeldHead, Holdings};
 use crate::limits::pressure::Charge;
-use crate::settings::{self, NewPath};
+use crate::settings;
 
 /// Fields for framing and routing: they are generated, never copied.
 pub const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
-
-/// The most servers of this name that a request may have passed. Otherwise, an upstream that leads back here would send it
-/// round until its head is too large.
-const HOPS_MOST: usize = 10;
-
-/// The part of a path that was taken off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StrippedPart {
-    /// Nothing of the path.
-    Nothing,
-    /// The start of the path, up to a slash.
-    Start,
-    /// The whole path: the remaining slash is not the client's.
-    All,
-}
 
 /// A request that has been understood. Its memory is used again for the next request of a
 /// connection.
@@ -63,19 +50,14 @@ pub struct Request {
     pub keep_alive: bool,
     /// Set if the client's connection uses TLS, or that to a trusted proxy which forwards so.
     pub secure: bool,
-    authority: String,
-    host_len: usize,
-    /// The last Host with its parsed form: most requests of a connection have the same.
-    last_host: Option<Box<LastHost>>,
+    /// Host and port that the request is for.
+    pub authority: CanonicalAuthority,
     told: ForwardedFacts,
-    target: Vec<u8>,
-    path_len: usize,
+    /// Path and query in their normal form.
+    pub target: CanonicalTarget,
     /// Set if an origin gets the target as the client sent it instead of its normal form, because the old proxy normalises it
     /// itself.
     pub keeps_target: bool,
-    /// The path of the client, where a step has asked for another one.
-    rewritten_from: Option<Vec<u8>>,
-    stripped: StrippedPart,
     /// The authority that the origin gets, where it is not the client's.
     origin_authority: String,
     /// The fields of [`onward::CLIENT_CLAIMS`] that a module has set, one bit each.
@@ -96,8 +78,7 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Present {
     headers: HeaderList,
-    target: Vec<u8>,
-    path_len: usize,
+    target: CanonicalTarget,
     authority: String,
     claimed: u8,
 }
@@ -115,15 +96,10 @@ impl Request {
             websocket_key: None,
             keep_alive: false,
             secure: false,
-            authority: String::new(),
-            host_len: 0,
-            last_host: None,
+            authority: CanonicalAuthority::default(),
             told: ForwardedFacts::default(),
-            target: Vec::new(),
-            path_len: 0,
+            target: CanonicalTarget::default(),
             keeps_target: false,
-            rewritten_from: None,
-            stripped: StrippedPart::Nothing,
             origin_authority: String::new(),
             claimed: 0,
             vouched: None,
@@ -150,22 +126,12 @@ impl Request {
         self.head.headers.remove_each(&[NameId::Range, NameId::IfRange]);
     }
 
-    /// Host and port as the origin gets them: lower case, without the scheme's default port.
-    pub fn authority(&self) -> &str {
-        &self.authority
-    }
-
-    /// The host, lower case, without a port or trailing dot.
-    pub fn host(&self) -> &str {
-        &self.authority[..self.host_len.min(self.authority.len())]
-    }
-
     /// Host and port for the origin: those of a module, else of the upstream, else the client's.
     pub fn origin_authority<'r>(&'r self, upstream: &'r settings::UpstreamSettings) -> &'r str {
         match (&*self.origin_authority, &upstream.host) {
             // The target of CONNECT is no host of the origin's.
             ("", Some(host)) if self.head.method != Method::Connect => host,
-            ("", _) => &self.authority,
+            ("", _) => self.authority.as_str(),
             (set, _) => set,
         }
     }
@@ -180,87 +146,24 @@ impl Request {
         authority.clone_into(&mut self.origin_authority);
     }
 
-    /// Changes the path or query of the request to another one, which is normalised. An empty query is removed.
-    ///
-    /// # Errors
-    ///
-    /// A path that has none, or a request that has no path. Nothing has changed then.
-    pub fn rewrite(
-        &mut self,
-        path: Option<&[u8]>,
-        query: Option<&[u8]>,
-        slashes: Slashes,
-    ) -> Result<(), Error> {
-        if !self.path().starts_with(b"/") {
-            return Err(Error::Internal);
-        }
-        let mut target = Vec::with_capacity(self.target.len());
-        match path {
-            Some(path) if !path.starts_with(b"/") => return Err(Error::Internal),
-            Some(path) => normalize_path(path, slashes, &mut target).map_err(Error::Target)?,
-            None => target.extend_from_slice(self.path()),
-        }
-        let path_len = target.len();
-        match query {
-            Some(b"") => {}
-            Some(query) => {
-                target.push(b'?');
-                normalize_query(query, &mut target);
-            }
-            None => target.extend_from_slice(&self.target[self.path_len..]),
-        }
-        if target.iter().any(|byte| !byte.is_ascii_graphic()) {
-            return Err(Error::Internal);
-        }
-        if path.is_some() && self.rewritten_from.is_none() {
-            self.rewritten_from = Some(self.path().to_vec());
-        }
-        self.target = target;
-        self.path_len = path_len;
-        Ok(())
-    }
-
-    /// Takes the start off the path where it is `prefix` up to the end or to a slash: of
-    /// `/api/users` and `/api` remain `/users` and `/`.
-    pub fn strip_prefix(&mut self, prefix: Option<&str>) {
-        let Some(prefix) = prefix else { return };
-        let Some(rest) = self.path().strip_prefix(prefix.as_bytes()) else { return };
-        if rest.is_empty() {
-            // At least the slash of the prefix is there to stay.
-            self.target.drain(1..prefix.len());
-            self.path_len = 1;
-            self.stripped = StrippedPart::All;
-        } else if rest.starts_with(b"/") {
-            self.target.drain(..prefix.len());
-            self.path_len -= prefix.len();
-            self.stripped = StrippedPart::Start;
-        }
-    }
-
     /// Changes the request for another upstream; [`return_to`](Self::return_to) restores it.
     pub fn divert(&mut self, to: &settings::Elsewhere) {
         Edits::shared(&to.edits).apply(self);
         if let Some(host) = &to.host {
             self.origin_authority = host.to_string();
         }
-        let (path, rest) = match &to.path {
-            Some(NewPath::Whole(path)) => (path, self.path_len),
-            Some(NewPath::Before(path)) => (path, 0),
-            None => return,
-        };
-        // A request without a path stays without one.
-        if self.path().starts_with(b"/") {
-            self.target.splice(..rest, path.bytes());
-            self.path_len = self.path_len - rest + path.len();
+        if let Some(path) = &to.path {
+            self.target.replace(path);
         }
     }
 
     /// The present values of the parts that [`divert`](Self::divert) changes.
     pub fn present(&self) -> Present {
+        let mut target = CanonicalTarget::default();
+        target.copy_from(&self.target);
         Present {
+            target,
             headers: self.head.headers.clone(),
-            target: self.target.clone(),
-            path_len: self.path_len,
             authority: self.origin_authority.clone(),
             claimed: self.claimed,
         }
@@ -268,47 +171,17 @@ impl Request {
 
     /// Restores the request.
     pub fn return_to(&mut self, present: Present) {
-        let Present { headers, target, path_len, authority, claimed } = present;
+        let Present { headers, target, authority, claimed } = present;
         self.head.headers = headers;
-        (self.target, self.path_len) = (target, path_len);
+        self.target.copy_from(&target);
         (self.origin_authority, self.claimed) = (authority, claimed);
-    }
-
-    /// The part of the path that [`Self::strip_prefix`] has taken off.
-    pub fn stripped(&self) -> StrippedPart {
-        self.stripped
-    }
-
-    /// The query in its normal form, without `?`.
-    pub fn query(&self) -> Option<&[u8]> {
-        self.target.get(self.path_len + 1..).filter(|_| self.target.len() > self.path_len)
-    }
-
-    /// Path and query in their normal form.
-    pub fn target(&self) -> &[u8] {
-        &self.target
     }
 
     /// The target that an origin gets.
     pub fn target_for_origin(&self) -> &[u8] {
         let sent = self.head.target();
         // One with a scheme and a host is for proxies.
-        if self.keeps_target && sent.starts_with(b"/") { sent } else { &self.target }
-    }
-
-    /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
-    pub fn path(&self) -> &[u8] {
-        &self.target[..self.path_len]
-    }
-
-    /// Returns true if the path is another one than the client's.
-    pub fn is_rewritten(&self) -> bool {
-        self.rewritten_from.is_some()
-    }
-
-    /// The path in its normal form that the client asked for.
-    pub fn client_path(&self) -> &[u8] {
-        self.rewritten_from.as_deref().unwrap_or_else(|| self.path())
+        if self.keeps_target && sent.starts_with(b"/") { sent } else { self.target.as_bytes() }
     }
 
     /// Returns true if the request asks for a part of the resource (RFC 9110, section 14.2).
@@ -334,31 +207,10 @@ impl Request {
         self.head.version == Version::Http2 || self.head.headers.contains(NameId::Te)
     }
 
-    /// How often OPTIONS or TRACE may still be handed on, where the client says so (RFC 9110,
-    /// section 7.6.2).
-    pub fn hops_left(&self) -> Option<u32> {
-        let headers = &self.head.headers;
-        let limited = matches!(self.head.method.as_bytes(), b"OPTIONS" | b"TRACE");
-        let value = headers.get(NameId::MaxForwards).filter(|_| limited)?;
-        std::str::from_utf8(value).ok()?.parse().ok()
-    }
-
-    /// Sets how many more times the request may be handed on.
-    pub fn set_hops_left(&mut self, hops: u32) {
-        self.head.headers.set(NameId::MaxForwards, hops.to_string().as_bytes());
-    }
-
     /// Returns true if the request may be sent again although the origin may have seen it (RFC
     /// 9110, section 9.2.2).
     pub fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.head.method != Method::Connect
-    }
-
-    /// Returns true if it has passed servers of our name so often that it most likely loops.
-    pub fn goes_in_circles(&self) -> bool {
-        let via = self.head.headers.get_all(NameId::Via);
-        let members = via.flat_map(|value| value.split(|byte| *byte == b','));
-        members.filter(|member| member.trim_ascii().ends_with(OWN_NAME)).count() >= HOPS_MOST
     }
 
     /// A copy in its final form for the origin, for a fetch of the same target by GET. It has no
@@ -370,10 +222,8 @@ impl Request {
         copy.head.headers.clone_from(&self.head.headers);
         copy.has_method = true;
         copy.secure = self.secure;
-        copy.authority.clone_from(&self.authority);
-        copy.host_len = self.host_len;
-        copy.target.clone_from(&self.target);
-        copy.path_len = self.path_len;
+        copy.authority.copy_from(&self.authority);
+        copy.target.copy_from(&self.target);
         copy.origin_authority.clone_from(&self.origin_authority);
         copy.count();
         copy
@@ -409,8 +259,7 @@ impl Request {
             }
         }
         shown.secure = self.secure;
-        shown.authority.clone_from(&self.authority);
-        shown.host_len = self.host_len;
+        shown.authority.copy_from(&self.authority);
         shown
     }
 
@@ -418,9 +267,8 @@ impl Request {
     /// connection is: the port that is the scheme's own is none of the authority.
     pub fn set_secure(&mut self, secure: bool) {
         self.secure = secure;
-        let own = if secure { ":443" } else { ":80" };
-        if self.head.method != Method::Connect && self.authority.get(self.host_len..) == Some(own) {
-            self.authority.truncate(self.host_len);
+        if self.head.method != Method::Connect {
+            self.authority.drop_port_of(secure);
         }
     }
 
@@ -435,12 +283,8 @@ impl Request {
         self.claimed = 0;
         self.vouched = None;
         self.sent = usize::MAX;
-        self.host_len = 0;
         self.target.clear();
         self.keeps_target = false;
-        self.path_len = 0;
-        self.rewritten_from = None;
-        self.stripped = StrippedPart::Nothing;
         self.length = BodyLength::Empty;
         self.expect_continue = false;
         self.secure = false;
@@ -462,9 +306,7 @@ impl Request {
         self.shrink();
         // The speed at which a head or a host is recognised would reveal another client's requests.
         self.head.forget();
-        if let Some(last) = &mut self.last_host {
-            last.forget();
-        }
+        self.authority.forget();
         self.charge.set(0);
     }
 

@@ -61,7 +61,7 @@ impl AttemptSpans {
         }
         let scheme = if upstream.settings.tls.is_some() { "https" } else { "http" };
         let authority = address.authority().unwrap_or(host);
-        let target = without_secrets(request.target());
+        let target = without_secrets(request.target.as_bytes());
         let target = if target.starts_with(b"/") { target } else { Cow::Borrowed(&b"/"[..]) };
         attributes.text("url.full", &[scheme.as_bytes(), b"://", authority.as_bytes(), &target].concat());
         attributes.text("foregate.upstream", upstream.settings.name.as_bytes());

@@ -40,7 +40,7 @@ impl StorePlace {
     ) -> Self {
         let mut scratch = shelf::take(&SCRATCH).unwrap_or_default();
         let request = &*exchange.request;
-        let has_query = settings.query.apply(request.query(), &mut scratch.query);
+        let has_query = settings.query.apply(request.target.query(), &mut scratch.query);
         let query = has_query.then_some(&*scratch.query);
         if let Some(conditions) = exchange.routed.route.and_then(|route| route.conditions.as_ref()) {
             // Another route answers other requests for the same path.
@@ -48,19 +48,19 @@ impl StorePlace {
                 .push(format!("{conditions:?}{:?}{:?}", conditions.port, conditions.listeners).into_bytes());
         }
         if let Some(route) = exchange.routed.route
-            && (route.action != Action::Proxy(upstream) || request.is_rewritten())
+            && (route.action != Action::Proxy(upstream) || request.target.is_rewritten())
             && let Some(chosen) = exchange.config.upstreams.get(upstream)
         {
             // A step has chosen another upstream than the route's, or another path: its responses are
             // others.
             additions.push(chosen.settings.name.as_bytes().to_vec());
         }
-        if request.is_rewritten() {
+        if request.target.is_rewritten() {
             // Other routes, with other conditions for access, may lead to the same path.
             let site = exchange.routed.site.map(|site| &*exchange.config.settings.sites.site(site).name);
             let route = exchange.routed.route.map(|route| &*route.pattern);
             additions.push(format!("{site:?}{route:?}").into_bytes());
-            additions.push(request.path().to_vec());
+            additions.push(request.target.path().to_vec());
         }
         let mut text = std::mem::take(&mut scratch.text);
         let uri = uri(request, query);
@@ -71,7 +71,7 @@ impl StorePlace {
             text.write(&uri, &KeyParts { additions: &additions, ..KeyParts::default() });
         }
         let key = text.key(&exchange.proxy.cache.secret);
-        let query = (query != request.query()).then(|| query.map(<[u8]>::to_vec));
+        let query = (query != request.target.query()).then(|| query.map(<[u8]>::to_vec));
         Self { text, key, query, scratch }
     }
 
@@ -86,7 +86,7 @@ impl StorePlace {
     pub fn forward_query(&self, exchange: &mut Exchange<'_>) {
         if let Some(query) = &self.query {
             // A path that was understood is understood again.
-            let _ = exchange.request.rewrite(None, Some(query.as_deref().unwrap_or_default()), Slashes::Keep);
+            let _ = exchange.request.target.rewrite(None, Some(query.as_deref().unwrap_or_default()), Slashes::Keep);
         }
     }
 
@@ -100,13 +100,13 @@ impl StorePlace {
 
 /// The address of a request as its client knows it, with this query.
 pub(super) fn uri<'r>(request: &'r Request, query: Option<&'r [u8]>) -> Uri<'r> {
-    let host = request.host();
-    let port = request.authority().get(host.len()..).and_then(|rest| rest.strip_prefix(':'));
+    let host = request.authority.host();
+    let port = request.authority.as_str().get(host.len()..).and_then(|rest| rest.strip_prefix(':'));
     Uri {
         scheme: if request.secure { Scheme::Https } else { Scheme::Http },
         host,
         port: port.and_then(|port| port.parse().ok()),
-        path: request.client_path(),
+        path: request.target.client_path(),
         query,
     }
 }

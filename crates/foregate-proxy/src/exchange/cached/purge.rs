@@ -72,9 +72,9 @@ fn purge(exchange: &Exchange<'_>, settings: &CacheSettings) -> Result<Vec<Record
     let mut query = Vec::new();
     let has_query = match whole {
         Some(_) => false,
-        None => settings.query.apply(exchange.request.query(), &mut query),
+        None => settings.query.apply(exchange.request.target.query(), &mut query),
     };
-    let raw = exchange.request.query();
+    let raw = exchange.request.target.query();
     let address = uri(exchange.request, if whole.is_some() { raw } else { has_query.then_some(&*query) });
     // An application asks in the clear, wherever its clients do.
     let mut recordings = Vec::new();

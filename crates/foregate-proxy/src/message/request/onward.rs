@@ -74,6 +74,24 @@ fn via(version: Version) -> &'static [u8] {
     }
 }
 
+/// Removes the fields in which only modules identify the client.
+pub fn remove_identity(headers: &mut HeaderList, names: &[Text]) {
+    if !names.is_empty() {
+        headers.retain(|field| !names.iter().any(|name| connection::is_spelling(field.name, name)));
+    }
+}
+
+/// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs
+/// cannot distinguish them.
+fn remove_spellings(headers: &mut HeaderList, name: FieldName<'_>) {
+    if headers.may_have_underscores() || name.has_underscore() {
+        headers.retain(|field| {
+            field.name.eq_ignore_ascii_case(name.bytes())
+                || !connection::is_spelling(field.name, name.bytes())
+        });
+    }
+}
+
 impl Request {
     /// Tells the origin the client's address, scheme and protocol. The client's own claims about
     /// them are removed: they are not trusted.
@@ -82,39 +100,18 @@ impl Request {
         let asked = headers.contains(NameId::XRealIp);
         if self.claimed == 0 && !asked {
             headers.remove_each(&CLIENT_CLAIMS);
-            headers.append(self.told.fields(client, secure, version, &self.authority));
+            headers.append(self.told.fields(client, secure, version, self.authority.as_str()));
             return;
         }
         for (number, id) in CLIENT_CLAIMS.into_iter().enumerate() {
             // A module's value has precedence.
             if self.claimed >> number & 1 == 0 {
                 headers.remove(id);
-                claim(headers, id, asked, client, secure, &self.authority);
+                claim(headers, id, asked, client, secure, self.authority.as_str());
             }
         }
         if self.claimed & VIA_REMOVED == 0 {
             headers.push_id(NameId::Via, via(version));
-        }
-    }
-
-    /// Removes the fields in which only modules identify the client.
-    pub fn remove_identity(&mut self, names: &[Text]) {
-        if !names.is_empty() {
-            self.head
-                .headers
-                .retain(|field| !names.iter().any(|name| connection::is_spelling(field.name, name)));
-        }
-    }
-
-    /// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs
-    /// cannot distinguish them.
-    fn remove_spellings(&mut self, name: FieldName<'_>) {
-        let headers = &mut self.head.headers;
-        if headers.may_have_underscores() || name.has_underscore() {
-            headers.retain(|field| {
-                field.name.eq_ignore_ascii_case(name.bytes())
-                    || !connection::is_spelling(field.name, name.bytes())
-            });
         }
     }
 
@@ -169,7 +166,7 @@ impl Request {
             && self.claimed >> number & 1 == 0
         {
             self.head.headers.remove_name(known);
-            self.remove_spellings(known);
+            remove_spellings(&mut self.head.headers, known);
             self.claimed |= 1 << number;
         }
     }
@@ -215,7 +212,7 @@ impl FieldsMut for Request {
         if known.id() != NameId::Host {
             self.claim(known);
             self.vouch(name);
-            self.remove_spellings(known);
+            remove_spellings(&mut self.head.headers, known);
             if known.has_underscore() {
                 // The client's own may not go to the origin; this one is not the client's.
                 self.head.headers.remove_name(known);
@@ -241,7 +238,7 @@ impl FieldsMut for Request {
             self.claimed |= VIA_REMOVED;
         }
         if known.id() != NameId::Host {
-            self.remove_spellings(known);
+            remove_spellings(&mut self.head.headers, known);
             self.head.headers.remove_name(known);
         }
     }

@@ -6,11 +6,11 @@ use foregate_module::FieldsMut;
 use foregate_wire::hpack::InspectedBlock;
 use foregate_wire::{
     BodyLength, Expectation, HeadLimits, HeaderList, HostError, Method, NameId, RequestError, Slashes,
-    Target, TargetForm, Version, connection, normalize_path, normalize_query, parse_authority,
-    request_authority, request_length,
+    Target, TargetForm, Version, connection, parse_authority, request_authority, request_length,
 };
 
 use super::Request;
+use super::authority::default_port;
 use crate::error::Error;
 
 /// The terms on which heads of an HTTP/2 connection are understood.
@@ -30,37 +30,6 @@ pub struct StandIn<'a> {
     pub name: Option<&'a str>,
     /// The address.
     pub local: Option<SocketAddr>,
-}
-
-/// A host with its port as received, and its parsed form. Empty before the first.
-#[derive(Debug, Default)]
-pub(super) struct LastHost {
-    raw: Vec<u8>,
-    secure: bool,
-    authority: String,
-    host_len: usize,
-}
-
-impl LastHost {
-    /// Writes the normal form of a host with its port to `out`; how much of that is the host.
-    fn read(&mut self, raw: &[u8], secure: bool, out: &mut String) -> Result<usize, Error> {
-        if raw != self.raw || secure != self.secure || raw.is_empty() {
-            self.raw.clear();
-            let port = parse_authority(raw, &mut self.authority).map_err(Error::Host)?.port;
-            self.host_len = self.authority.len();
-            push_port(&mut self.authority, port, secure, &Method::Get);
-            self.raw.extend_from_slice(raw);
-            self.secure = secure;
-        }
-        out.clone_from(&self.authority);
-        Ok(self.host_len)
-    }
-
-    /// Clears the value, and keeps the memory.
-    pub(super) fn forget(&mut self) {
-        self.raw.clear();
-        self.authority.clear();
-    }
 }
 
 impl Request {
@@ -119,7 +88,7 @@ impl Request {
         request.head.set_target(target);
         request.head.headers.push(b"Host", authority);
         request.understand_target(StandIn::default())?;
-        request.origin_authority.clone_from(&request.authority);
+        request.authority.as_str().clone_into(&mut request.origin_authority);
         request.head.headers.clear();
         for field in fields {
             request.append(field.name(), field.value());
@@ -134,37 +103,34 @@ impl Request {
         let named = headers.get(NameId::Host).filter(|_| headers.count(NameId::Host) == 1);
         // Nearly all are of this form.
         if let (TargetForm::Origin, Some(host)) = (target.form, named) {
-            let last = self.last_host.get_or_insert_default();
-            self.host_len = last.read(host, self.secure, &mut self.authority)?;
-            self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
-            return Ok(());
+            self.authority.read(host, self.secure)?;
+            return self.target.read(&target, Slashes::Merge, self.authority.as_str());
         }
         let named =
-            request_authority(&self.head, &target, &mut self.authority).map_err(|error| match error {
+            request_authority(&self.head, &target, self.authority.text()).map_err(|error| match error {
                 HostError::Missing | HostError::Repeated => Error::HostCount,
                 error => Error::Host(error),
             })?;
         let port = match (named.map(|authority| authority.port), unnamed) {
             (Some(port), _) => port,
             (None, StandIn { name: Some(name), local }) => {
-                parse_authority(name.as_bytes(), &mut self.authority).map_err(Error::Host)?;
+                parse_authority(name.as_bytes(), self.authority.text()).map_err(Error::Host)?;
                 local.map(|local| local.port())
             }
             (None, StandIn { name: None, local: Some(local) }) => {
                 let local = local.to_string();
-                parse_authority(local.as_bytes(), &mut self.authority).map_err(Error::Host)?.port
+                parse_authority(local.as_bytes(), self.authority.text()).map_err(Error::Host)?.port
             }
             (None, StandIn { name: None, local: None }) => {
                 self.authority.clear();
                 None
             }
         };
-        self.host_len = self.authority.len();
-        push_port(&mut self.authority, port, self.secure, &self.head.method);
-        self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
+        self.authority.end_host(port, self.secure, &self.head.method);
+        self.target.read(&target, Slashes::Merge, self.authority.as_str())?;
         if matches!(target.form, TargetForm::Absolute { .. }) {
             // The field is overruled (RFC 9112, section 3.2.2), so nothing may use its value.
-            self.head.headers.set_name(b"Host", self.authority.as_bytes());
+            self.head.headers.set_name(b"Host", self.authority.as_str().as_bytes());
         }
         Ok(())
     }
@@ -174,10 +140,6 @@ impl Request {
         self.has_method = true;
     }
 
-    fn push_port(&mut self, port: Option<u16>) {
-        push_port(&mut self.authority, port, self.secure, &self.head.method);
-    }
-
     /// Brings the target into its normal form.
     ///
     /// # Errors
@@ -185,9 +147,7 @@ impl Request {
     /// The path has no normal form.
     pub fn normalise(&mut self, slashes: Slashes) -> Result<(), Error> {
         let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
-        self.path_len = 0;
-        self.path_len = write_target(&target, slashes, &self.authority, &mut self.target)?;
-        Ok(())
+        self.target.read(&target, slashes, self.authority.as_str())
     }
 
     /// Understands a request received over HTTP/2, whose head is well-formed. `ended` if it has no
@@ -251,7 +211,7 @@ impl Request {
             }
             None => {}
         }
-        self.join_cookies();
+        join_cookies(&mut self.head.headers);
         self.expect_continue = match connection::expects_continue(&self.head.headers) {
             Expectation::Unknown => return Err(Error::Expectation),
             Expectation::Continue => !ended,
@@ -290,8 +250,7 @@ impl Request {
             (None, Some(host)) => (host, None),
             (None, None) => return Err(Error::Pseudo("the authority is missing")),
         };
-        let port = parse_authority(named, &mut self.authority).map_err(Error::Host)?.port;
-        self.host_len = self.authority.len();
+        let port = parse_authority(named, self.authority.text()).map_err(Error::Host)?.port;
         // A Host that names something else is an attempt to be routed by one and judged by the
         // other.
         if let Some(host) = other.filter(|host| !host.eq_ignore_ascii_case(named)) {
@@ -299,18 +258,18 @@ impl Request {
             let mut normal = String::new();
             let same = parse_authority(host, &mut normal).map_err(Error::Host)?.port.unwrap_or(default)
                 == port.unwrap_or(default);
-            if !same || normal != self.authority {
+            if !same || normal != *self.authority.text() {
                 return Err(Error::Pseudo("Host differs from the authority"));
             }
         }
         let is_named = host.is_some();
-        self.push_port(port);
+        self.authority.end_host(port, self.secure, &self.head.method);
         if !is_named {
             // As over HTTP/1: readers of the field find the effective host.
-            self.head.headers.push(b"host", self.authority.as_bytes());
+            self.head.headers.push(b"host", self.authority.as_str().as_bytes());
         }
         if self.head.method == Method::Connect {
-            self.head.set_target(self.authority.as_bytes());
+            self.head.set_target(self.authority.as_str().as_bytes());
         } else if !self.head.target().starts_with(b"/") && self.head.target() != b"*" {
             return Err(Error::Pseudo("the path does not begin with a slash"));
         }
@@ -328,11 +287,8 @@ impl Request {
                 b":scheme" => {}
                 b":method" if let Some(method) = Method::from_bytes(field.value) => self.set_method(method),
                 b":authority" => {
-                    match parse_authority(field.value, &mut self.authority).map(|found| found.port) {
-                        Ok(port) => {
-                            self.host_len = self.authority.len();
-                            self.push_port(port);
-                        }
+                    match parse_authority(field.value, self.authority.text()).map(|found| found.port) {
+                        Ok(port) => self.authority.end_host(port, secure, &self.head.method),
                         Err(_) => {
                             self.authority.clear();
                             self.head.headers.push(field.name, field.value);
@@ -343,50 +299,13 @@ impl Request {
             }
         }
     }
-
-    /// Crumbs of a cookie are one field again where HTTP/1 may read them (RFC 9113, section 8.2.3).
-    fn join_cookies(&mut self) {
-        let headers = &mut self.head.headers;
-        if headers.count(NameId::Cookie) > 1 {
-            let joined = headers.get_all(NameId::Cookie).collect::<Vec<_>>().join(&b"; "[..]);
-            headers.remove(NameId::Cookie);
-            headers.push(b"cookie", &joined);
-        }
-    }
 }
 
-fn default_port(secure: bool) -> u16 {
-    if secure { 443 } else { 80 }
-}
-
-fn push_port(authority: &mut String, port: Option<u16>, secure: bool, method: &Method) {
-    // The scheme's own port says nothing (RFC 9110, section 4.2.3).
-    if let Some(port) = port.filter(|port| *port != default_port(secure) || *method == Method::Connect) {
-        authority.push(':');
-        authority.push_str(itoa::Buffer::new().format(port));
+/// Crumbs of a cookie are one field again where HTTP/1 may read them (RFC 9113, section 8.2.3).
+fn join_cookies(headers: &mut HeaderList) {
+    if headers.count(NameId::Cookie) > 1 {
+        let joined = headers.get_all(NameId::Cookie).collect::<Vec<_>>().join(&b"; "[..]);
+        headers.remove(NameId::Cookie);
+        headers.push(b"cookie", &joined);
     }
-}
-
-/// Writes a target in its normal form; how much of it is the path.
-fn write_target(
-    target: &Target<'_>,
-    slashes: Slashes,
-    authority: &str,
-    out: &mut Vec<u8>,
-) -> Result<usize, Error> {
-    out.clear();
-    match target.form {
-        TargetForm::Authority { .. } => {
-            out.extend_from_slice(authority.as_bytes());
-            return Ok(0);
-        }
-        _ if target.path == b"*" => out.push(b'*'),
-        _ => normalize_path(target.path, slashes, out).map_err(Error::Target)?,
-    }
-    let path_len = out.len();
-    if let Some(query) = target.query {
-        out.push(b'?');
-        normalize_query(query, out);
-    }
-    Ok(path_len)
 }

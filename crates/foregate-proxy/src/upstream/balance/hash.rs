@@ -78,8 +78,8 @@ pub(super) fn key(by: &HashBy, asked: &BalancedRequest<'_>) -> Option<u64> {
     let request = asked.request;
     match by {
         HashBy::Client => asked.client.map(|client| hash(&[client.to_canonical().to_string().as_bytes()])),
-        HashBy::Path => Some(hash(&[request.path()])),
-        HashBy::Target => Some(hash(&[request.target()])),
+        HashBy::Path => Some(hash(&[request.target.path()])),
+        HashBy::Target => Some(hash(&[request.target.as_bytes()])),
         HashBy::Header(name) => request.head.headers.get_name(name.as_bytes()).map(|value| hash(&[value])),
         HashBy::Cookie(name) => request
             .head
