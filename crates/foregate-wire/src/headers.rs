@@ -107,6 +107,100 @@ impl FieldEntry {
     }
 }
 
+/// The ids of names that may be present, a bit each, and [`UNDERSCORE`]: a bit that is not set proves absence without a look at
+/// the fields.
+#[derive(Clone, Copy, Default)]
+struct PresentIds(u128);
+
+impl PresentIds {
+    #[inline]
+    fn may_have(self, id: NameId) -> bool {
+        self.0 & id.bit() != 0
+    }
+
+    #[inline]
+    fn may_have_underscores(self) -> bool {
+        self.0 & UNDERSCORE != 0
+    }
+}
+
+/// The bytes of fields, and where each of them is.
+#[derive(Default)]
+struct FieldTable {
+    arena: Vec<u8>,
+    entries: Vec<FieldEntry>,
+}
+
+impl FieldTable {
+    /// Where the first field of a name is, from there on. Most names that are looked for are absent, so lengths are compared
+    /// first, and the name's bytes only where they are the same.
+    #[inline]
+    fn position_of(&self, id: NameId, name: &[u8], from: usize) -> Option<usize> {
+        let entries = self.entries.get(from..)?;
+        let at = match id {
+            NameId::Unknown => entries.iter().position(|entry| entry.is(NameId::Unknown, name, &self.arena)),
+            id => entries.iter().position(|entry| entry.id == id),
+        };
+        at.map(|at| from + at)
+    }
+
+    /// Bytes that the arena can still take: offsets are 32 bits wide.
+    fn room(&self) -> usize {
+        (u32::MAX as usize).saturating_sub(self.arena.len())
+    }
+
+    #[inline]
+    fn has_room(&self, name: &[u8], value: &[u8]) -> bool {
+        name.len() <= MAX_NAME && self.room() >= line_len(name, value)
+    }
+
+    /// Writes a field as a line of HTTP/1 to the arena; where its value begins.
+    #[inline]
+    fn write_line(&mut self, name: &[u8], value: &[u8]) -> u32 {
+        let value_start = (self.arena.len() + name.len() + SEPARATOR.len()) as u32;
+        self.arena.reserve(line_len(name, value));
+        self.arena.extend_from_slice(name);
+        self.arena.extend_from_slice(SEPARATOR);
+        self.arena.extend_from_slice(value);
+        self.arena.extend_from_slice(LINE_END);
+        value_start
+    }
+
+    fn replace_value(&mut self, at: usize, value: &[u8]) {
+        if self.room() < value.len() {
+            return;
+        }
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        let mut start = entry.value_start as usize;
+        let fits = value.len() <= entry.value_len as usize;
+        match self.arena.get_mut(start..start + value.len()).filter(|_| fits) {
+            Some(room) => room.copy_from_slice(value),
+            None => {
+                start = self.arena.len();
+                self.arena.extend_from_slice(value);
+            }
+        }
+        entry.value_start = start as u32;
+        entry.value_len = value.len() as u32;
+    }
+
+    /// Removes the fields of a name from this position on; says how many.
+    fn remove_from(&mut self, from: usize, id: NameId, name: &[u8]) -> usize {
+        let Some(first) = self.position_of(id, name, from) else { return 0 };
+        self.entries.remove(first);
+        // Mostly, this was the only field of the name.
+        if self.position_of(id, name, first).is_none() {
+            return 1;
+        }
+        let (before, arena, mut at) = (self.entries.len(), &self.arena, 0);
+        self.entries.retain(|entry| {
+            at += 1;
+            at <= first || !entry.is(id, name, arena)
+        });
+        1 + before - self.entries.len()
+    }
+}
+
 /// Fields in the order in which they came, with their case and their duplicates.
 ///
 /// All bytes live in one buffer and each field is 16 bytes beside it, so that a list that is cleared and filled again
@@ -114,59 +208,57 @@ impl FieldEntry {
 /// lines that HTTP/1 makes of them wherever it can, so that writing a head is copying a few pieces.
 #[derive(Default)]
 pub struct HeaderList {
-    arena: Vec<u8>,
-    entries: Vec<FieldEntry>,
-    /// The ids that may be present, and [`UNDERSCORE`]: a bit that is not set proves absence without a look at the entries.
-    present: u128,
+    table: FieldTable,
+    present: PresentIds,
 }
 
 impl HeaderList {
     /// An empty list that has not allocated.
     pub const fn new() -> Self {
-        Self { arena: Vec::new(), entries: Vec::new(), present: 0 }
+        Self { table: FieldTable { arena: Vec::new(), entries: Vec::new() }, present: PresentIds(0) }
     }
 
     /// Removes all fields and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
-        self.arena.clear();
-        self.entries.clear();
-        self.present = 0;
+        self.table.arena.clear();
+        self.table.entries.clear();
+        self.present = PresentIds(0);
     }
 
     /// Gives back memory beyond these sizes: bytes of the buffer, and number of fields.
     pub fn shrink_to(&mut self, arena: usize, fields: usize) {
-        self.arena.shrink_to(arena);
-        self.entries.shrink_to(fields);
+        self.table.arena.shrink_to(arena);
+        self.table.entries.shrink_to(fields);
     }
 
     /// Reserves memory for this many more bytes and fields.
     pub fn reserve(&mut self, arena: usize, fields: usize) {
-        self.arena.reserve(arena);
-        self.entries.reserve(fields);
+        self.table.arena.reserve(arena);
+        self.table.entries.reserve(fields);
     }
 
     /// Bytes of memory that it has.
     pub fn memory(&self) -> usize {
-        self.arena.capacity() + self.entries.capacity() * size_of::<FieldEntry>()
+        self.table.arena.capacity() + self.table.entries.capacity() * size_of::<FieldEntry>()
     }
 
     /// Number of fields, duplicates counted.
     #[inline]
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.table.entries.len()
     }
 
     /// Returns true if there is no field.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.table.entries.is_empty()
     }
 
     /// Bytes in use in the buffer, including removed fields and separators.
     #[inline]
     pub fn arena_len(&self) -> usize {
-        self.arena.len()
+        self.table.arena.len()
     }
 
     /// Adds a field at the end.
@@ -191,7 +283,7 @@ impl HeaderList {
     /// Checks name and value and adds the field at the end. Blanks around the value are left out.
     pub fn try_push(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
         let value = check_field(name, value)?;
-        if !self.has_room(name, value) {
+        if !self.table.has_room(name, value) {
             return Err(FieldError::TooLong);
         }
         self.push(name, value);
@@ -200,13 +292,13 @@ impl HeaderList {
 
     /// Adds the fields of another list at the end. One that would be beyond 4 GiB leaves the list as it was.
     pub fn append(&mut self, other: &Self) {
-        if self.room() < other.arena.len() {
+        if self.table.room() < other.table.arena.len() {
             return;
         }
-        let behind = self.arena.len() as u32;
-        self.arena.extend_from_slice(&other.arena);
-        self.present |= other.present;
-        self.entries.extend(other.entries.iter().map(|entry| FieldEntry {
+        let behind = self.table.arena.len() as u32;
+        self.table.arena.extend_from_slice(&other.table.arena);
+        self.present.0 |= other.present.0;
+        self.table.entries.extend(other.table.entries.iter().map(|entry| FieldEntry {
             name_start: entry.name_start + behind,
             value_start: entry.value_start + behind,
             ..*entry
@@ -216,43 +308,43 @@ impl HeaderList {
     /// The fields in order.
     #[inline]
     pub fn iter(&self) -> Iter<'_> {
-        Iter { arena: &self.arena, entries: self.entries.iter() }
+        Iter { arena: &self.table.arena, entries: self.table.entries.iter() }
     }
 
     /// The field with this number, from 0.
     #[inline]
     pub fn at(&self, number: usize) -> Option<Field<'_>> {
-        self.entries.get(number).map(|entry| entry.field(&self.arena))
+        self.table.entries.get(number).map(|entry| entry.field(&self.table.arena))
     }
 
     /// The first value of a known name.
     #[inline]
     pub fn get(&self, id: NameId) -> Option<&[u8]> {
-        if !self.may_have(id) {
+        if !self.present.may_have(id) {
             return None;
         }
-        self.entries.iter().find(|entry| entry.id == id).map(|entry| entry.value(&self.arena))
+        self.table.entries.iter().find(|entry| entry.id == id).map(|entry| entry.value(&self.table.arena))
     }
 
     /// All values of a known name, in order.
     #[inline]
     pub fn get_all(&self, id: NameId) -> impl Iterator<Item = &[u8]> {
-        let entries = if self.may_have(id) { &self.entries[..] } else { &[] };
-        entries.iter().filter(move |entry| entry.id == id).map(|entry| entry.value(&self.arena))
+        let entries = if self.present.may_have(id) { &self.table.entries[..] } else { &[] };
+        entries.iter().filter(move |entry| entry.id == id).map(|entry| entry.value(&self.table.arena))
     }
 
     /// Number and value of the first field of any name, whatever its case, among those from `from` on.
     #[inline]
     pub fn find_name(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
         let at = self.position_of(NameId::from_name(name), name, from)?;
-        self.entries.get(at).map(|entry| (at, entry.value(&self.arena)))
+        self.table.entries.get(at).map(|entry| (at, entry.value(&self.table.arena)))
     }
 
     /// Place and value of the next field with the name of the one at this place, without another lookup of the name.
     pub fn find_again(&self, at: usize) -> Option<(usize, &[u8])> {
-        let entry = *self.entries.get(at)?;
-        let at = self.position_of(entry.id, entry.name(&self.arena), at + 1)?;
-        self.entries.get(at).map(|entry| (at, entry.value(&self.arena)))
+        let entry = *self.table.entries.get(at)?;
+        let at = self.position_of(entry.id, entry.name(&self.table.arena), at + 1)?;
+        self.table.entries.get(at).map(|entry| (at, entry.value(&self.table.arena)))
     }
 
     /// The first value of any name, whatever its case.
@@ -264,34 +356,34 @@ impl HeaderList {
     /// All values of any name, whatever its case, in order.
     pub fn get_all_name<'a, 'n>(&'a self, name: &'n [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         let id = NameId::from_name(name);
-        let arena = &self.arena;
-        let entries = if self.may_have(id) { &self.entries[..] } else { &[] };
+        let arena = &self.table.arena;
+        let entries = if self.present.may_have(id) { &self.table.entries[..] } else { &[] };
         entries.iter().filter(move |entry| entry.is(id, name, arena)).map(|entry| entry.value(arena))
     }
 
     /// Returns true if a known name is present.
     #[inline]
     pub fn contains(&self, id: NameId) -> bool {
-        self.may_have(id) && self.entries.iter().any(|entry| entry.id == id)
+        self.present.may_have(id) && self.table.entries.iter().any(|entry| entry.id == id)
     }
 
     /// How often a known name is present.
     #[inline]
     pub fn count(&self, id: NameId) -> usize {
-        if !self.may_have(id) {
+        if !self.present.may_have(id) {
             return 0;
         }
-        self.entries.iter().filter(|entry| entry.id == id).count()
+        self.table.entries.iter().filter(|entry| entry.id == id).count()
     }
 
     /// Removes all fields of a known name and says how many there were.
     #[inline]
     pub fn remove(&mut self, id: NameId) -> usize {
-        if !self.may_have(id) || id == NameId::Unknown {
+        if !self.present.may_have(id) || id == NameId::Unknown {
             return 0;
         }
-        let removed = self.remove_from(0, id, b"");
-        self.present &= !id.bit();
+        let removed = self.table.remove_from(0, id, b"");
+        self.present.0 &= !id.bit();
         removed
     }
 
@@ -299,9 +391,12 @@ impl HeaderList {
     pub fn remove_name<'n>(&mut self, name: impl Into<FieldName<'n>>) -> usize {
         let name = name.into();
         let (id, name) = (name.id(), name.bytes());
-        let removed = self.remove_from(0, id, name);
+        if !self.present.may_have(id) {
+            return 0;
+        }
+        let removed = self.table.remove_from(0, id, name);
         if id != NameId::Unknown {
-            self.present &= !id.bit();
+            self.present.0 &= !id.bit();
         }
         removed
     }
@@ -309,31 +404,31 @@ impl HeaderList {
     /// Keeps the fields for which `keep` says so, in their order. One pass.
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
-        let arena = &self.arena;
-        let mut present = self.present & UNDERSCORE;
-        self.entries.retain(|entry| {
+        let arena = &self.table.arena;
+        let mut present = self.present.0 & UNDERSCORE;
+        self.table.entries.retain(|entry| {
             let kept = keep(entry.field(arena));
             if kept {
                 present |= entry.id.bit();
             }
             kept
         });
-        self.present = present;
+        self.present = PresentIds(present);
     }
 
     /// Keeps the fields that `keep` accepts, and those that were added since [`arena_len`](Self::arena_len) was `mark`:
     /// replacing a value does not change a field's age.
     pub fn retain_before(&mut self, mark: usize, mut keep: impl FnMut(Field<'_>) -> bool) {
-        let arena = &self.arena;
-        let mut present = self.present & UNDERSCORE;
-        self.entries.retain(|entry| {
+        let arena = &self.table.arena;
+        let mut present = self.present.0 & UNDERSCORE;
+        self.table.entries.retain(|entry| {
             let kept = entry.name_start as usize >= mark || keep(entry.field(arena));
             if kept {
                 present |= entry.id.bit();
             }
             kept
         });
-        self.present = present;
+        self.present = PresentIds(present);
     }
 
     /// Gives a known name exactly this value: the first field of that name takes it and keeps its place, the others
@@ -354,50 +449,27 @@ impl HeaderList {
     fn set_with_id(&mut self, id: NameId, name: &[u8], value: &[u8]) {
         match self.position_of(id, name, 0) {
             Some(first) => {
-                self.remove_from(first + 1, id, name);
-                self.replace_value(first, value);
+                self.table.remove_from(first + 1, id, name);
+                self.table.replace_value(first, value);
             }
             None => self.push_with_id(id, name, value),
         }
     }
 
-    /// Where the first field of a name is, from there on. Most names that are looked for are absent, so lengths are compared
-    /// first, and the name's bytes only where they are the same.
     #[inline]
     fn position_of(&self, id: NameId, name: &[u8], from: usize) -> Option<usize> {
-        if !self.may_have(id) {
+        if !self.present.may_have(id) {
             return None;
         }
-        let entries = self.entries.get(from..)?;
-        let at = match id {
-            NameId::Unknown => entries.iter().position(|entry| entry.is(NameId::Unknown, name, &self.arena)),
-            id => entries.iter().position(|entry| entry.id == id),
-        };
-        at.map(|at| from + at)
-    }
-
-    /// Removes the fields of a name from this position on; says how many.
-    fn remove_from(&mut self, from: usize, id: NameId, name: &[u8]) -> usize {
-        let Some(first) = self.position_of(id, name, from) else { return 0 };
-        self.entries.remove(first);
-        // Mostly, this was the only field of the name.
-        if self.position_of(id, name, first).is_none() {
-            return 1;
-        }
-        let (before, arena, mut at) = (self.entries.len(), &self.arena, 0);
-        self.entries.retain(|entry| {
-            at += 1;
-            at <= first || !entry.is(id, name, arena)
-        });
-        1 + before - self.entries.len()
+        self.table.position_of(id, name, from)
     }
 
     /// Removes the fields of all ids in the mask. One pass over the entries.
     #[inline]
     pub(crate) fn remove_all(&mut self, ids: u128) {
-        if self.present & ids != 0 {
-            self.entries.retain(|entry| entry.id.bit() & ids == 0);
-            self.present &= !ids;
+        if self.present.0 & ids != 0 {
+            self.table.entries.retain(|entry| entry.id.bit() & ids == 0);
+            self.present.0 &= !ids;
         }
     }
 
@@ -411,82 +483,45 @@ impl HeaderList {
     /// Bit mask of ids that may be present.
     #[inline]
     pub(crate) fn present(&self) -> u128 {
-        self.present
+        self.present.0
     }
 
     /// Returns true if a name may contain a `_`; removed names count as well.
     #[inline]
     pub fn may_have_underscores(&self) -> bool {
-        self.present & UNDERSCORE != 0
-    }
-
-    #[inline]
-    fn may_have(&self, id: NameId) -> bool {
-        self.present & id.bit() != 0
-    }
-
-    /// Bytes that the arena can still take: offsets are 32 bits wide.
-    fn room(&self) -> usize {
-        (u32::MAX as usize).saturating_sub(self.arena.len())
-    }
-
-    #[inline]
-    fn has_room(&self, name: &[u8], value: &[u8]) -> bool {
-        name.len() <= MAX_NAME && self.room() >= line_len(name, value)
+        self.present.may_have_underscores()
     }
 
     #[inline]
     fn push_with_id(&mut self, id: NameId, name: &[u8], value: &[u8]) {
-        if !self.has_room(name, value) {
+        if !self.table.has_room(name, value) {
             return;
         }
-        let name_start = self.arena.len() as u32;
-        let value_start = name_start + (name.len() + SEPARATOR.len()) as u32;
-        self.arena.reserve(line_len(name, value));
-        self.arena.extend_from_slice(name);
-        self.arena.extend_from_slice(SEPARATOR);
-        self.arena.extend_from_slice(value);
-        self.arena.extend_from_slice(LINE_END);
+        let name_start = self.table.arena.len() as u32;
+        let value_start = self.table.write_line(name, value);
         // No known name has a `_`.
         let underscore = id == NameId::Unknown && has(name, b'_');
         self.push_entry(id, underscore, name_start, name.len() as u16, value_start, value.len() as u32);
     }
 
-    fn replace_value(&mut self, at: usize, value: &[u8]) {
-        if self.room() < value.len() {
-            return;
-        }
-        let Some(entry) = self.entries.get_mut(at) else { return };
-        let mut start = entry.value_start as usize;
-        let fits = value.len() <= entry.value_len as usize;
-        match self.arena.get_mut(start..start + value.len()).filter(|_| fits) {
-            Some(room) => room.copy_from_slice(value),
-            None => {
-                start = self.arena.len();
-                self.arena.extend_from_slice(value);
-            }
-        }
-        entry.value_start = start as u32;
-        entry.value_len = value.len() as u32;
-    }
-
     /// Appends the fields to `out` as HTTP/1 writes them, in order.
     pub(crate) fn write_lines(&self, out: &mut Vec<u8>) {
-        out.reserve(self.arena.len());
+        let FieldTable { arena, entries } = &self.table;
+        out.reserve(arena.len());
         // Lines that are contiguous in the buffer are copied as one piece.
         let (mut start, mut end) = (0, 0);
-        for entry in &self.entries {
-            let line_end = entry.line_end(&self.arena);
+        for entry in entries {
+            let line_end = entry.line_end(arena);
             if line_end.is_none() || entry.name_start as usize != end {
-                out.extend_from_slice(self.arena.get(start..end).unwrap_or_default());
+                out.extend_from_slice(arena.get(start..end).unwrap_or_default());
                 start = entry.name_start as usize;
             }
             end = line_end.unwrap_or_else(|| {
-                write_field(out, entry.name(&self.arena), entry.value(&self.arena));
+                write_field(out, entry.name(arena), entry.value(arena));
                 start
             });
         }
-        out.extend_from_slice(self.arena.get(start..end).unwrap_or_default());
+        out.extend_from_slice(arena.get(start..end).unwrap_or_default());
     }
 
     /// For the head parser: adds a field with bytes at these offsets of the arena. The parser
@@ -501,38 +536,38 @@ impl HeaderList {
         value_start: u32,
         value_len: u32,
     ) {
-        self.present |= id.bit() | if underscore { UNDERSCORE } else { 0 };
-        self.entries.push(FieldEntry { name_start, value_start, value_len, name_len, id });
+        self.present.0 |= id.bit() | if underscore { UNDERSCORE } else { 0 };
+        self.table.entries.push(FieldEntry { name_start, value_start, value_len, name_len, id });
     }
 
     /// For the head parser: takes the fields of `earlier`, which are just those that `text` begins with. How much of it they
     /// are.
     #[inline]
     pub(crate) fn repeat(&mut self, earlier: &Self, text: &[u8]) -> Option<usize> {
-        if earlier.arena.is_empty() || !text.starts_with(&earlier.arena) {
+        if earlier.table.arena.is_empty() || !text.starts_with(&earlier.table.arena) {
             return None;
         }
         self.clone_from(earlier);
-        Some(earlier.arena.len())
+        Some(earlier.table.arena.len())
     }
 
     /// For the head parser: takes the next field of `earlier`, a whole head, if `text` begins with just that line. The bytes of the
     /// field are, or are about to be, at this offset of the arena. How long the line is.
     #[inline]
     pub(crate) fn repeat_line(&mut self, earlier: &Self, offset: usize, text: &[u8]) -> Option<usize> {
-        let number = self.entries.len();
-        let entry = *earlier.entries.get(number)?;
+        let number = self.table.entries.len();
+        let entry = *earlier.table.entries.get(number)?;
         let start = entry.name_start as usize;
-        let end = match earlier.entries.get(number + 1) {
+        let end = match earlier.table.entries.get(number + 1) {
             Some(next) => next.name_start as usize,
-            None => earlier.arena.len().saturating_sub(LINE_END.len()),
+            None => earlier.table.arena.len().saturating_sub(LINE_END.len()),
         };
-        let line = earlier.arena.get(start..end)?;
+        let line = earlier.table.arena.get(start..end)?;
         if !text.starts_with(line) {
             return None;
         }
         let unknown = entry.id == NameId::Unknown && earlier.may_have_underscores();
-        let underscore = unknown && has(entry.name(&earlier.arena), b'_');
+        let underscore = unknown && has(entry.name(&earlier.table.arena), b'_');
         let (offset, value) = (offset as u32, entry.value_start - entry.name_start);
         self.push_entry(entry.id, underscore, offset, entry.name_len, offset + value, entry.value_len);
         Some(line.len())
@@ -541,7 +576,7 @@ impl HeaderList {
     /// For the head parser: the bytes that entries point at.
     #[inline]
     pub(crate) fn append_arena(&mut self, bytes: &[u8]) {
-        self.arena.extend_from_slice(bytes);
+        self.table.arena.extend_from_slice(bytes);
     }
 }
 
@@ -562,13 +597,14 @@ pub(crate) fn check_field<'a>(name: &[u8], value: &'a [u8]) -> Result<&'a [u8], 
 
 impl Clone for HeaderList {
     fn clone(&self) -> Self {
-        Self { arena: self.arena.clone(), entries: self.entries.clone(), present: self.present }
+        let FieldTable { arena, entries } = &self.table;
+        Self { table: FieldTable { arena: arena.clone(), entries: entries.clone() }, present: self.present }
     }
 
     /// Copies into the memory that is there already.
     fn clone_from(&mut self, source: &Self) {
-        self.arena.clone_from(&source.arena);
-        self.entries.clone_from(&source.entries);
+        self.table.arena.clone_from(&source.table.arena);
+        self.table.entries.clone_from(&source.table.entries);
         self.present = source.present;
     }
 }
