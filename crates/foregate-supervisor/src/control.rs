@@ -157,7 +157,7 @@ async fn answer(stream: UnixStream, supervisor: &Rc<Supervisor>) -> io::Result<(
     let answer = match command.get("verb").and_then(Value::as_str) {
         Some("status") => supervisor.status().await,
         Some("upgrade-status") => {
-            let mut status = supervisor.upgrade_status();
+            let mut status = supervisor.state.borrow().upgrade_status();
             status["ok"] = true.into();
             status
         }
@@ -202,7 +202,8 @@ async fn roll_back(stream: &mut BufReader<UnixStream>, supervisor: &Rc<Superviso
     if supervisor.state.borrow().trial.is_some() {
         return Ok(abort(supervisor));
     }
-    match supervisor.plan_back() {
+    let back = Plan::back(&supervisor.state.borrow());
+    match back {
         Some(plan) => upgrade(stream, supervisor, plan).await,
         None => Ok(refusal("there was no other version before this one")),
     }

@@ -20,3 +20,10 @@ pub fn notify(text: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address)?;
     Ok(())
 }
+
+/// Sends assignments as [`notify`] does; a failure is logged alone.
+pub(crate) fn tell_manager(text: &str) {
+    if let Err(error) = notify(text) {
+        tracing::debug!(%error, "the service manager cannot be told");
+    }
+}

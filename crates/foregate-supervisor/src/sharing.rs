@@ -1,7 +1,6 @@
 //! Word between generations, which the supervisor hands on: purges, orders of operators, metrics.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use crate::channel::{DESCRIPTORS_LIMIT, blob};
@@ -68,17 +67,6 @@ impl Supervisor {
             let _ = other.ask(Order::Inherit { items: items.clone() }, &descriptors, PATIENCE).await;
         }
         let _ = of.tell(id, Order::Shared, &[]).await;
-    }
-
-    /// Has the old version move its stored responses to the new one. Without it the new one begins without them.
-    pub(crate) async fn move_cache(&self, old: &Generation, new: &Generation) {
-        if !old.moves_cache.get() || !new.moves_cache.get() {
-            return;
-        }
-        let Ok((from, to)) = UnixStream::pair() else { return };
-        // One that has ended needs none.
-        let _ = new.tell(None, Order::TakeCache, &[to.as_fd()]).await;
-        let _ = old.tell(None, Order::GiveCache, &[from.as_fd()]).await;
     }
 
     /// Gives a generation the metrics of all others.

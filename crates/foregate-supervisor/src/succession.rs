@@ -11,8 +11,8 @@ use crate::binary::Binary;
 use crate::channel::{self, DESCRIPTORS_LIMIT, blob};
 use crate::control;
 use crate::generation::{Generation, Phase, StartedProcess};
-use crate::protocol::{BEQUEST, Bequest, HeldSocket, Past, Role};
-use crate::supervisor::{ADOPTING_VARIABLE, Held, Supervisor};
+use crate::protocol::{BEQUEST, Bequest, Past, Role};
+use crate::supervisor::{ADOPTING_VARIABLE, Supervisor};
 
 /// The size of the queue in which the state waits for the next program, bytes.
 const QUEUE: usize = 4 << 20;
@@ -139,7 +139,9 @@ impl Supervisor {
         while let Some(message) = channel::receive(from.as_fd())? {
             let mut descriptors = message.descriptors.into_iter();
             match serde_json::from_slice(&message.bytes)? {
-                Bequest::Sockets { sockets, owners } => self.adopt_sockets(sockets, &owners, descriptors),
+                Bequest::Sockets { sockets, owners } => {
+                    self.state.borrow_mut().adopt_sockets(sockets, &owners, descriptors);
+                }
                 Bequest::Control { path } => {
                     socket = descriptors
                         .next()
@@ -164,7 +166,9 @@ impl Supervisor {
                     let items = items.into_iter().zip(descriptors.map(Rc::new));
                     self.state.borrow_mut().items.extend(items);
                 }
-                Bequest::Ended => descriptors.next().iter().for_each(|metrics| self.add_ended(metrics)),
+                Bequest::Ended => {
+                    descriptors.next().iter().for_each(|metrics| self.state.borrow_mut().add_ended(metrics));
+                }
                 Bequest::End { next } => {
                     let mut state = self.state.borrow_mut();
                     state.next = state.next.max(next);
@@ -174,21 +178,6 @@ impl Supervisor {
             }
         }
         Ok(socket)
-    }
-
-    fn adopt_sockets(
-        &self,
-        sockets: Vec<HeldSocket>,
-        owners: &[u64],
-        descriptors: impl Iterator<Item = OwnedFd>,
-    ) {
-        let mut state = self.state.borrow_mut();
-        let serving = state.serving;
-        let sockets = sockets.into_iter().zip(descriptors).enumerate();
-        state.held.extend(sockets.map(|(number, (socket, descriptor))| {
-            let owner = owners.get(number).copied().unwrap_or(serving);
-            Held { socket, owner, descriptor: Rc::new(descriptor) }
-        }));
     }
 
     fn adopt_generation(&self, Takeover { started, serving, past }: Takeover, channel: OwnedFd) {

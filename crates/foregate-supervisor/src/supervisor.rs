@@ -16,13 +16,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::binary::Binary;
-use crate::channel::{DESCRIPTORS_LIMIT, read_blob};
+use crate::channel::DESCRIPTORS_LIMIT;
 use crate::control;
-use crate::exposition::Sum;
 use crate::generation::{Event, Exit, Generation, Phase};
-use crate::notify::notify;
+use crate::notify::tell_manager;
 use crate::protocol::{Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role};
-use crate::trial::Trial;
+use crate::state::{Held, State};
 
 /// The variable that makes `foregate run` a supervisor that takes over: its standard input holds
 /// the state of the old one.
@@ -41,10 +40,6 @@ const BACKOFF_MOST: Duration = Duration::from_secs(5);
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 /// How often it is looked at whether the program of this process can be replaced.
 const RENEW_EVERY: Duration = Duration::from_millis(50);
-/// Programs that are remembered.
-const BINARIES: usize = 2;
-/// Processes that may still have connections of former versions; beyond, the oldest ends.
-pub(crate) const DRAINING_MOST: usize = 32;
 /// How long such connections are served.
 pub(crate) const DRAINING_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
@@ -79,41 +74,6 @@ pub struct ReplacementCalls {
     pub replace: ReplaceProgram,
     /// Unblocks signals.
     pub unblock_signals: fn(),
-}
-
-/// A listening socket that is kept open.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) socket: HeldSocket,
-    /// The generation that bound the socket, or serves it now.
-    pub(crate) owner: u64,
-    pub(crate) descriptor: Rc<OwnedFd>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) held: Vec<Held>,
-    pub(crate) generations: Vec<Rc<Generation>>,
-    /// The number of the generation that accepts.
-    pub(crate) serving: u64,
-    pub(crate) next: u64,
-    /// Programs that were kept, the present one last.
-    pub(crate) binaries: Vec<Rc<Binary>>,
-    crashes: Vec<Instant>,
-    pub(crate) items: Vec<(Item, Rc<OwnedFd>)>,
-    /// The metrics of generations that have ended.
-    pub(crate) ended: Sum,
-    pub(crate) any_ended: bool,
-    pub(crate) stopping: bool,
-    /// The exit code, once all is over.
-    code: Option<u8>,
-    pub(crate) trial: Option<Trial>,
-    /// The end of the last upgrade.
-    pub(crate) last: Option<Value>,
-    /// Signals for the serving process that arrived while there was none, or during a trial.
-    queued: Vec<Signal>,
-    /// The program that this process shall go on as.
-    pub(crate) renewal: Option<Rc<Binary>>,
 }
 
 #[derive(Debug)]
@@ -195,7 +155,7 @@ impl Supervisor {
         self.control.replace(control);
         if self.options.adopts.is_some() {
             let pid = std::process::id();
-            self.notify(&format!("MAINPID={pid}\nREADY=1\n"));
+            tell_manager(&format!("MAINPID={pid}\nREADY=1\n"));
         } else {
             self.hold_inherited();
             let binary = Rc::new(Binary::running()?);
@@ -298,7 +258,7 @@ impl Supervisor {
     }
 
     pub(crate) fn generation(&self, number: u64) -> Option<Rc<Generation>> {
-        self.state.borrow().generations.iter().find(|known| known.number == number).cloned()
+        self.state.borrow().generation(number)
     }
 
     /// The generation that accepts.
@@ -367,7 +327,7 @@ impl Supervisor {
                 let state = self.state.borrow();
                 // One that has handed over ends without a word.
                 if state.serving == generation.number && (state.stopping || !text.contains("STOPPING=1")) {
-                    self.notify(&text);
+                    tell_manager(&text);
                 }
             }
             Report::Others => {
@@ -384,19 +344,10 @@ impl Supervisor {
             }
             Report::Last => {
                 generation.shown.replace(None);
-                descriptors.first().into_iter().for_each(|blob| self.add_ended(blob));
+                descriptors.first().into_iter().for_each(|blob| self.state.borrow_mut().add_ended(blob));
             }
             // The answer to a question without a waiter any more, or a message of a newer version.
             _ => {}
-        }
-    }
-
-    /// Adds the metrics of a generation that has ended.
-    pub(crate) fn add_ended(&self, metrics: &OwnedFd) {
-        if let Ok(text) = read_blob(metrics) {
-            let mut state = self.state.borrow_mut();
-            state.ended.add(&String::from_utf8_lossy(&text), true);
-            state.any_ended = true;
         }
     }
 
@@ -407,12 +358,6 @@ impl Supervisor {
 
     pub(crate) fn is_busy(&self) -> bool {
         Rc::strong_count(&self.busy) > 1
-    }
-
-    pub(crate) fn notify(&self, text: &str) {
-        if let Err(error) = notify(text) {
-            tracing::debug!(%error, "the service manager cannot be told");
-        }
     }
 
     /// Keeps the state of the process that serves, for one that replaces it after a crash.
@@ -484,8 +429,8 @@ impl Supervisor {
         let Some(generation) = self.generation(number) else { return };
         // A process that has crashed leaves none, so the last shown metrics stay.
         let shown = generation.shown.replace(None);
-        shown.iter().for_each(|shown| self.add_ended(shown));
         let mut state = self.state.borrow_mut();
+        shown.iter().for_each(|shown| state.add_ended(shown));
         state.generations.retain(|known| known.number != number);
         if state.serving != number {
             tracing::info!(generation = number, "the process has ended: {exit}");
@@ -563,22 +508,6 @@ impl Supervisor {
         }
     }
 
-    /// A new program was kept.
-    pub(crate) fn remember(&self, binary: &Rc<Binary>) {
-        let mut state = self.state.borrow_mut();
-        // The trial of another configuration changes no program.
-        match state.binaries.last_mut() {
-            // Nor does an upgrade to the same file.
-            Some(present) if Rc::ptr_eq(present, binary) || present.is(binary) => {
-                *present = Rc::clone(binary);
-            }
-            _ => state.binaries.push(Rc::clone(binary)),
-        }
-        let surplus = state.binaries.len().saturating_sub(BINARIES);
-        state.binaries.drain(..surplus);
-        state.crashes.clear();
-    }
-
     /// The trial is over: the actions that waited for it happen now.
     pub(crate) fn trial_is_over(&self) {
         self.state.borrow_mut().trial = None;
@@ -633,12 +562,7 @@ impl Supervisor {
             }),
         );
         status.insert("generations".to_owned(), shown.into());
-        status.insert("upgrade".to_owned(), self.upgrade_status());
+        status.insert("upgrade".to_owned(), self.state.borrow().upgrade_status());
         Value::Object(status)
-    }
-
-    pub(crate) fn upgrade_status(&self) -> Value {
-        let state = self.state.borrow();
-        json!({ "running": state.trial.as_ref().map(Trial::shown), "last": state.last })
     }
 }

@@ -1,7 +1,7 @@
 //! An upgrade: a new version gets a growing share of the connections, and stays if it serves them
 //! as well as the old one.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -12,11 +12,13 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 
 use crate::binary::Binary;
-use crate::channel::{self, DESCRIPTORS_LIMIT};
-use crate::gate::{Gate, Look, MemoryBounds, Reason, Side, Verdict, difference};
-use crate::generation::{Generation, NoAnswer, Phase, memory_of};
-use crate::protocol::{Order, Report, Role, Stats};
-use crate::supervisor::{DRAINING_MOST, DRAINING_PATIENCE, PATIENCE, Supervisor};
+use crate::channel::DESCRIPTORS_LIMIT;
+use crate::gate::{Gate, Look, MemoryBounds, Reason, Side, Verdict};
+use crate::generation::{Generation, NoAnswer, Phase};
+use crate::protocol::{Order, Role};
+use crate::questions::{STEP_WITHIN, connect, done, move_cache, noise, probe, stats};
+use crate::state::{State, Trial};
+use crate::supervisor::{DRAINING_PATIENCE, PATIENCE, Supervisor};
 
 /// The default stages, hundredths of a percent.
 const STAGES: [u32; 4] = [100, 1_000, 5_000, 10_000];
@@ -28,8 +30,6 @@ const BAKE_MOST: Duration = Duration::from_secs(24 * 3600);
 const STAGES_MOST: usize = 64;
 /// Between two looks at both versions.
 const TICK: Duration = Duration::from_millis(200);
-/// Each half of the span in which the old version's own noise is learned.
-const HALF: Duration = Duration::from_millis(400);
 /// Requests that the new version should have answered by the end of a stage.
 const REQUESTS_LEAST: u64 = 50;
 /// A stage with too few requests lasts this many times as long.
@@ -40,8 +40,6 @@ const PAUSE_MOST: Duration = Duration::from_secs(30);
 const READY_WITHIN: Duration = Duration::from_secs(15);
 /// The limit as a multiple of the time that the old version took.
 const READY_FACTOR: u32 = 10;
-/// The time limit of its answer to itself, and of each further step.
-const STEP_WITHIN: Duration = Duration::from_secs(10);
 /// How long a version that is not kept may go on with the connections that it has.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -98,31 +96,16 @@ impl Plan {
         }
         Ok(plan)
     }
-}
 
-/// The upgrade that is under way.
-#[derive(Debug)]
-pub(crate) struct Trial {
-    binary: PathBuf,
-    step: String,
-    since: Instant,
-}
-
-impl Trial {
-    pub(crate) fn shown(&self) -> Value {
-        json!({ "binary": self.binary, "step": self.step, "seconds": self.since.elapsed().as_secs_f64() })
+    /// Back to the program before the present one, without stages.
+    pub(crate) fn back(state: &State) -> Option<Self> {
+        let before = state.binaries.len().checked_sub(2)?;
+        let binary = state.binaries.get(before)?.path.clone();
+        Some(Self { binary: Some(binary), same: false, stages: vec![10_000], bake: Duration::ZERO })
     }
 }
 
 impl Supervisor {
-    /// Back to the program before the present one, without stages.
-    pub(crate) fn plan_back(&self) -> Option<Plan> {
-        let state = self.state.borrow();
-        let before = state.binaries.len().checked_sub(2)?;
-        let binary = state.binaries.get(before)?.path.clone();
-        Some(Plan { binary: Some(binary), same: false, stages: vec![10_000], bake: Duration::ZERO })
-    }
-
     /// Runs an upgrade to its end.
     ///
     /// # Errors
@@ -213,15 +196,15 @@ impl Supervisor {
         }
         let old = self.serving().filter(|old| *old.ready.borrow());
         let old = old.ok_or_else(|| Reason("nothing serves at the moment".to_owned()))?;
-        let halves = self.noise(&old).await?;
-        let steady = self.memory();
+        let halves = noise(&old).await?;
+        let steady = self.state.borrow().memory();
         Rc::clone(self).keep_items(Rc::clone(&old)).await;
         let began = Instant::now();
         let new = self.start(binary, Role::Candidate).await;
         let new = new.map_err(|error| Reason(format!("cannot start {}: {error}", binary.path.display())))?;
         *candidate = Some(Rc::clone(&new));
         self.until_ready(&new).await?;
-        self.probe(&new).await?;
+        probe(&new).await?;
         let version = new.version.borrow().clone();
         let pid = new.pid.get();
         let took = began.elapsed();
@@ -247,7 +230,7 @@ impl Supervisor {
             most_mib = most >> 20,
             "trial: the memory of all processes"
         );
-        self.connect(&old, &new).await?;
+        connect(&old, &new).await?;
         for share in &plan.stages {
             self.hand_on(&old, &new).await;
             self.stage(*share, plan.bake, &mut gate, (&old, &new), progress).await?;
@@ -261,49 +244,13 @@ impl Supervisor {
         }))
     }
 
-    /// The memory of all processes in bytes; for those that report it themselves, from their last report.
-    fn memory(&self) -> u64 {
-        let generations = self.state.borrow().generations.clone();
-        memory_of(std::process::id()).unwrap_or_default()
-            + generations.iter().map(|generation| generation.memory()).sum::<u64>()
-    }
-
-    async fn stats(&self, of: &Generation, name: &str) -> Result<Stats, Reason> {
-        match of.ask(of.stats_order(), &[], PATIENCE).await {
-            Ok((Report::Stats { stats }, _)) => {
-                of.stats.replace(stats.clone());
-                Ok(stats)
-            }
-            Ok(_) => Err(Reason(format!("the {name} version reports something else than its numbers"))),
-            Err(NoAnswer::Ended) => {
-                Err(Reason(format!("the {name} version ended with {}", of.ended().await)))
-            }
-            Err(silent) => {
-                Err(Reason(format!("the {name} version hangs: {silent} to the question for its numbers")))
-            }
-        }
-    }
-
     async fn look(&self, old: &Generation, new: &Generation) -> Result<Look, Reason> {
-        let (old_stats, new_stats) = tokio::join!(self.stats(old, "old"), self.stats(new, "new"));
+        let (old_stats, new_stats) = tokio::join!(stats(old, "old"), stats(new, "new"));
         Ok(Look {
             old: Side { stats: old_stats?, open: old.open_descriptors() },
             new: Side { stats: new_stats?, open: new.open_descriptors() },
-            memory: self.memory(),
+            memory: self.state.borrow().memory(),
         })
-    }
-
-    /// Two spans of the old version alone, which tell how much it differs from itself.
-    async fn noise(&self, old: &Generation) -> Result<[Stats; 2], Reason> {
-        let mut at = self.stats(old, "old").await?;
-        let mut halves = Vec::new();
-        for _ in 0..2 {
-            tokio::time::sleep(HALF).await;
-            let now = self.stats(old, "old").await?;
-            halves.push(difference(&now, &at));
-            at = now;
-        }
-        halves.try_into().map_err(|_| Reason("the noise was not learned".to_owned()))
     }
 
     async fn until_ready(&self, new: &Generation) -> Result<(), Reason> {
@@ -322,51 +269,6 @@ impl Supervisor {
         self.serving().map_or(Duration::ZERO, |serving| serving.start_took.get())
     }
 
-    async fn probe(&self, new: &Generation) -> Result<(), Reason> {
-        match new.ask(Order::Probe, &[], STEP_WITHIN).await {
-            Ok((Report::Probed { error: None }, _)) => Ok(()),
-            Ok((Report::Probed { error: Some(error) }, _)) => {
-                Err(Reason(format!("the new version does not answer itself: {error}")))
-            }
-            Ok(_) => Err(Reason("the new version cannot be probed".to_owned())),
-            Err(NoAnswer::Ended) => {
-                Err(Reason(format!("the new version ended with {} when it was probed", new.ended().await)))
-            }
-            Err(silent) => Err(Reason(format!("the new version hangs: {silent} to a request of its own"))),
-        }
-    }
-
-    /// Performs a step that has to succeed.
-    async fn done(
-        &self,
-        of: &Generation,
-        name: &str,
-        order: Order,
-        descriptors: &[OwnedFd],
-    ) -> Result<(), Reason> {
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let kind = match &order {
-            Order::Accept => "to accept",
-            Order::Pass { .. } => "to pass connections on",
-            _ => "to take connections",
-        };
-        match of.ask(order, &descriptors, STEP_WITHIN).await {
-            Ok((Report::Done, _)) => Ok(()),
-            Ok(_) => Err(Reason(format!("the {name} version does not know how {kind}"))),
-            Err(NoAnswer::Ended) => {
-                Err(Reason(format!("the {name} version ended with {} when it was {kind}", of.ended().await)))
-            }
-            Err(silent) => Err(Reason(format!("the {name} version hangs: {silent} to the order {kind}"))),
-        }
-    }
-
-    async fn connect(&self, old: &Generation, new: &Generation) -> Result<(), Reason> {
-        let pair =
-            channel::pair().map_err(|error| Reason(format!("no channel between the versions: {error}")))?;
-        self.done(new, "new", Order::Receive, &[pair.1]).await?;
-        self.done(old, "old", Order::Pass { share: 1 }, &[pair.0]).await
-    }
-
     async fn stage(
         &self,
         share: u32,
@@ -375,7 +277,7 @@ impl Supervisor {
         (old, new): (&Generation, &Generation),
         progress: &Progress,
     ) -> Result<(), Reason> {
-        self.done(old, "old", Order::Pass { share }, &[]).await?;
+        done(old, "old", Order::Pass { share }, &[]).await?;
         new.share.set(share);
         old.share.set(10_000 - share);
         let (began, mut paused, mut before) = (Instant::now(), Duration::ZERO, None);
@@ -436,7 +338,7 @@ impl Supervisor {
         new: &Rc<Generation>,
         binary: &Rc<Binary>,
     ) -> Result<(), Reason> {
-        self.done(new, "new", Order::Accept, &[]).await?;
+        done(new, "new", Order::Accept, &[]).await?;
         self.hand_on(old, new).await;
         {
             let mut state = self.state.borrow_mut();
@@ -451,9 +353,9 @@ impl Supervisor {
         new.share.set(10_000);
         old.phase.set(Phase::Draining);
         old.share.set(0);
-        self.remember(binary);
+        self.state.borrow_mut().remember(binary);
         self.plan_renewal(new, binary);
-        self.move_cache(old, new).await;
+        move_cache(old, new).await;
         let patience = u64::try_from(DRAINING_PATIENCE.as_millis()).unwrap_or(u64::MAX);
         // From here on nothing can fail: the new version serves, whatever the old one does.
         let retire = Order::Retire { patience, replaced: true };
@@ -469,25 +371,9 @@ impl Supervisor {
             // The old version has released its cores, or has ended.
             let _ = new.tell(None, Order::Pin, &[]).await;
         }
-        self.limit_draining();
+        self.state.borrow().limit_draining();
         spawn_local(Rc::clone(self).keep_items(Rc::clone(new)));
         Ok(())
-    }
-
-    /// Has the oldest of too many former versions end.
-    fn limit_draining(&self) {
-        let state = self.state.borrow();
-        let draining =
-            |known: &&Rc<Generation>| known.phase.get() == Phase::Draining && !known.told_to_end.get();
-        let draining: Vec<_> = state.generations.iter().filter(draining).collect();
-        let surplus = draining.len().saturating_sub(DRAINING_MOST);
-        for oldest in draining.into_iter().take(surplus) {
-            tracing::warn!(
-                generation = oldest.number,
-                "more than {DRAINING_MOST} former versions have connections: the oldest ends"
-            );
-            oldest.signal(Signal::TERM);
-        }
     }
 
     /// The old version has all connections again, and the new one ends.
