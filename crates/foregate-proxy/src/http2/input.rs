@@ -260,8 +260,10 @@ impl ConnectionState {
         self.give_back(beside);
         let to = match self.may_have(stream, length, content, ends) {
             Ok(true) => {
-                if content > 0 && !ends {
-                    self.measure(stream, now);
+                if content > 0 && !ends && self.streams.begins_round(stream, now) {
+                    self.output.frame(kind::PING, 0, 0, &MEASURES);
+                    self.meter.awaits_ack();
+                    self.wake();
                 }
                 To::Body { stream, ends }
             }
@@ -470,7 +472,10 @@ impl ConnectionState {
             self.end_at_last();
         }
         if *data == MEASURES {
-            self.is_measured(now);
+            for (stream, by) in self.streams.is_measured(now) {
+                self.output.window_update(stream, by);
+                self.wake();
+            }
         }
         if *data == ENDED {
             self.has_read_all = self.has_read_all.map(|_| true);

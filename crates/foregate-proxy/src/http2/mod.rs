@@ -465,6 +465,40 @@ impl ConnectionState {
         }
         Poll::Pending
     }
+
+    /// Sends some of a body, for which there is room. Whether it is there that more `waits`.
+    fn send(&mut self, stream: u32, data: &[u8], waits: bool, ends: bool) {
+        let mut is_used_up = false;
+        if let Some(entry) = self.streams.entry(stream) {
+            entry.window.spend(data.len());
+            entry.awaits_window = 0;
+            is_used_up = entry.window.open() <= 0;
+        }
+        self.output.data(stream, data, ends);
+        is_used_up |= self.output.window.open() <= 0;
+        if waits && is_used_up {
+            self.meter.sent_all_that_may_be(data.len());
+        } else {
+            self.meter.sent(data.len());
+        }
+        if ends {
+            self.streams.has_sent(stream);
+        }
+        self.offer();
+        self.wake();
+    }
+
+    /// A stream waits for its own window to send this many bytes, and needs no room until then.
+    fn wait_for_window(&mut self, stream: u32, bytes: usize, cx: &Context<'_>) {
+        if let Some(entry) = self.streams.entry(stream) {
+            entry.wait(cx);
+            entry.awaits_window = bytes;
+            if std::mem::take(&mut entry.turn) {
+                self.output.turns -= 1;
+                self.offer();
+            }
+        }
+    }
 }
 
 /// Runs a client and streams scripted by `data`.

@@ -10,11 +10,10 @@
 use std::time::{Duration, Instant};
 
 use super::streams::Streams;
-use super::{ConnectionState, FRAME, LARGEST_WINDOW};
+use super::{FRAME, LARGEST_WINDOW};
 use crate::limits::budget::BudgetShare;
 use crate::limits::pressure;
 use crate::settings::Limits;
-use crate::transport::frames::kind;
 
 /// The payload of the PING that measures a round trip.
 pub const MEASURES: [u8; 8] = *b"uploaded";
@@ -254,42 +253,34 @@ impl Streams {
         self.window.resize(growth.base_connection + growth.streams + growth.connection);
         told.extend(self.window.announce().map(|by| (0, by)));
     }
-}
 
-impl ConnectionState {
-    /// Some of a body has come: a round trip is measured, if it is time to.
-    pub(super) fn measure(&mut self, stream: u32, now: Instant) {
-        let growth = &mut self.streams.growth;
+    /// Some of a body has come. Returns true if a round trip begins: it is time to measure one.
+    pub(super) fn begins_round(&mut self, stream: u32, now: Instant) -> bool {
+        let growth = &mut self.growth;
         let is_due = growth.since.is_none() && growth.next.is_none_or(|next| next <= now);
         if !is_due || growth.share.is_none() || growth.largest <= growth.base {
-            return;
+            return false;
         }
-        let Some(entry) = self.streams.entries.get(&stream) else { return };
+        let Some(entry) = self.entries.get(&stream) else { return false };
         let rest = entry.expected.unwrap_or(u64::MAX);
         if !entry.received.is_in_use() || rest <= entry.received.size() as u64 {
-            return;
+            return false;
         }
         growth.round = growth.round.wrapping_add(1);
         growth.since = Some(now);
-        self.output.frame(kind::PING, 0, 0, &MEASURES);
-        self.meter.awaits_ack();
-        self.wake();
+        true
     }
 
-    /// The answer to that PING has come.
-    pub(super) fn is_measured(&mut self, now: Instant) {
-        let growth = &mut self.streams.growth;
-        let Some(since) = growth.since.take() else { return };
-        let before = growth.streams + growth.connection;
+    /// The answer to the PING of a round trip has come. Returns the streams, or 0 for the connection, whose windows are
+    /// larger now, and by how much.
+    pub(super) fn is_measured(&mut self, now: Instant) -> Vec<(u32, u32)> {
         let mut told = Vec::new();
+        let Some(since) = self.growth.since.take() else { return told };
+        let before = self.growth.streams + self.growth.connection;
         if now.saturating_duration_since(since) <= LONGEST_ROUND {
-            self.streams.end_round(&mut told);
+            self.end_round(&mut told);
         }
-        for (stream, by) in told {
-            self.output.window_update(stream, by);
-            self.wake();
-        }
-        let growth = &mut self.streams.growth;
+        let growth = &mut self.growth;
         if growth.streams + growth.connection > before {
             // Input of the next round trip was sent in the present windows.
             (growth.pause, growth.next) =
@@ -298,5 +289,6 @@ impl ConnectionState {
             growth.next = Some(now + growth.pause);
             growth.pause = PAUSES[1].min(2 * growth.pause);
         }
+        told
     }
 }

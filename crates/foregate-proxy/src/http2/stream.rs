@@ -7,8 +7,8 @@ use std::time::Instant;
 use foregate_wire::{BodyLength, HeaderList};
 use h2::Reason;
 
+use super::SharedState;
 use super::output::What;
-use super::{ConnectionState, SharedState};
 use crate::limits::pressure::Charge;
 use crate::transport::outcome::{LinkError, ReceiveOutcome};
 
@@ -130,7 +130,7 @@ impl ClientStream {
     /// The stream is gone.
     pub fn send_interim(&mut self, status: u16, fields: &HeaderList) -> Result<(), LinkError> {
         let state = &mut *self.shared.0.lock();
-        state.sendable(self.id)?;
+        state.streams.sendable(self.id)?;
         state.output.head(self.id, Some(status), fields, None, false);
         state.wake();
         Ok(())
@@ -155,12 +155,12 @@ impl ClientStream {
             _ => None,
         };
         let state = &mut *self.shared.0.lock();
-        state.sendable(self.id)?;
+        state.streams.sendable(self.id)?;
         state.output.head(self.id, Some(status), fields, known, ends);
         self.sending = ResponseProgress::Body { left: known.filter(|_| !may_have_trailers), begun: false };
         if ends {
             self.sending = ResponseProgress::Done;
-            state.has_sent(self.id);
+            state.streams.has_sent(self.id);
         }
         if length == BodyLength::Tunnel
             && let Some(entry) = state.streams.entry(self.id)
@@ -183,7 +183,7 @@ impl ClientStream {
             return Poll::Ready(Err(LinkError::Length));
         }
         let state = &mut *self.shared.0.lock();
-        state.sendable(self.id)?;
+        state.streams.sendable(self.id)?;
         let what = if begun { What::Amid } else { What::Begin };
         let window = state.streams.entry(self.id).map_or(0, |entry| entry.window.open());
         let Some(window) = usize::try_from(window).ok().filter(|window| *window > 0) else {
@@ -207,7 +207,7 @@ impl ClientStream {
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.shared.0.lock();
         // A sender on a finished stream learns that from its write.
-        let room = match state.sendable(self.id) {
+        let room = match state.streams.sendable(self.id) {
             Ok(()) => state.poll_room(self.id, What::Head, cx),
             Err(_) => Poll::Ready(0),
         };
@@ -244,12 +244,12 @@ impl ClientStream {
             ResponseProgress::Body { left: None, .. } => {}
         }
         let state = &mut *self.shared.0.lock();
-        state.sendable(self.id)?;
+        state.streams.sendable(self.id)?;
         if trailers.is_empty() {
             state.send(self.id, &[], false, true);
         } else {
             state.output.head(self.id, None, trailers, None, true);
-            state.has_sent(self.id);
+            state.streams.has_sent(self.id);
             state.wake();
         }
         self.sending = ResponseProgress::Done;
@@ -314,58 +314,6 @@ impl Drop for ClientStream {
         // An ending connection may have waited for it.
         if state.streams.is_empty() {
             state.wake();
-        }
-    }
-}
-
-impl ConnectionState {
-    /// Returns an error if nothing can be sent on a stream.
-    fn sendable(&mut self, stream: u32) -> Result<(), LinkError> {
-        match self.streams.entry(stream) {
-            None => Err(LinkError::H2),
-            Some(entry) => entry.end.map_or(Ok(()), Err),
-        }
-    }
-
-    /// A stream has been sent to its end.
-    fn has_sent(&mut self, stream: u32) {
-        if let Some(entry) = self.streams.entry(stream) {
-            entry.sends = false;
-            self.streams.update(stream);
-        }
-    }
-
-    /// Sends some of a body, for which there is room. Whether it is there that more `waits`.
-    fn send(&mut self, stream: u32, data: &[u8], waits: bool, ends: bool) {
-        let mut is_used_up = false;
-        if let Some(entry) = self.streams.entry(stream) {
-            entry.window.spend(data.len());
-            entry.awaits_window = 0;
-            is_used_up = entry.window.open() <= 0;
-        }
-        self.output.data(stream, data, ends);
-        is_used_up |= self.output.window.open() <= 0;
-        if waits && is_used_up {
-            self.meter.sent_all_that_may_be(data.len());
-        } else {
-            self.meter.sent(data.len());
-        }
-        if ends {
-            self.has_sent(stream);
-        }
-        self.offer();
-        self.wake();
-    }
-
-    /// A stream waits for its own window to send this many bytes, and needs no room until then.
-    fn wait_for_window(&mut self, stream: u32, bytes: usize, cx: &Context<'_>) {
-        if let Some(entry) = self.streams.entry(stream) {
-            entry.wait(cx);
-            entry.awaits_window = bytes;
-            if std::mem::take(&mut entry.turn) {
-                self.output.turns -= 1;
-                self.offer();
-            }
         }
     }
 }

@@ -326,6 +326,22 @@ impl Streams {
         self.entries.iter_mut()
     }
 
+    /// Returns an error if nothing can be sent on a stream.
+    pub fn sendable(&mut self, stream: u32) -> Result<(), LinkError> {
+        match self.entry(stream) {
+            None => Err(LinkError::H2),
+            Some(entry) => entry.end.map_or(Ok(()), Err),
+        }
+    }
+
+    /// A stream has been sent to its end.
+    pub fn has_sent(&mut self, stream: u32) {
+        if let Some(entry) = self.entry(stream) {
+            entry.sends = false;
+            self.update(stream);
+        }
+    }
+
     /// Looks whether a stream of which something has ended is still open.
     pub fn update(&mut self, stream: u32) {
         if let Some(entry) = self.entries.get_mut(&stream)
