@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::aside::Aside;
-use self::dashboard::DashboardTask;
+use self::dashboard::DashboardSlot;
 use self::generations::{Membership, has_retired};
 pub use self::not_bound::{NotBound, advice};
 use self::process_limits::{default_connections, keep_memory_out_of_dumps, raise_descriptor_limit};
@@ -174,7 +174,7 @@ struct RunningServer {
     admin_task: Option<(SocketFile, JoinHandle<()>)>,
     /// Sends spans, once a configuration has asked for it.
     exporter: Option<JoinHandle<()>>,
-    dashboard_task: Option<DashboardTask>,
+    dashboard: DashboardSlot,
     membership: Membership,
 }
 
@@ -279,7 +279,7 @@ impl RunningServer {
             metrics_task: None,
             admin_task: None,
             exporter: None,
-            dashboard_task: None,
+            dashboard: DashboardSlot::default(),
             membership,
         };
         let config = proxy.config();
@@ -394,7 +394,7 @@ impl RunningServer {
             let task = tokio::spawn(self.serve_admin(listener));
             self.admin_task = Some((SocketFile::at(path), task));
         }
-        self.apply_dashboard(settings, side.dashboard);
+        self.dashboard.apply(settings, side.dashboard, &self.membership, &self.proxy);
     }
 
     fn serve_admin(&self, listener: tokio::net::UnixListener) -> impl Future<Output = ()> + use<> {
@@ -446,7 +446,7 @@ impl RunningServer {
         }
         let metrics = self.metrics_task.take().map(|(_, task)| task);
         let admin = self.admin_task.take().map(|(_, task)| task);
-        let dashboard = self.dashboard_task.take().map(|dashboard| dashboard.task);
+        let dashboard = self.dashboard.stop(false);
         for task in [metrics, admin, dashboard].into_iter().flatten() {
             task.abort();
             // An error says that it was aborted.

@@ -364,7 +364,7 @@ impl RunningServer {
             }
             task
         });
-        let dashboard = self.dashboard_task.take().map(|dashboard| dashboard.stop(replaced));
+        let dashboard = self.dashboard.stop(replaced);
         [metrics, admin, dashboard].into_iter().flatten().for_each(|task| task.abort());
         self.proxy.registry.be_gentle(true);
         self.proxy.drain();

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::RunningServer;
+use super::source::SettingsSource;
 use crate::settings::ListenAddress;
 
 /// The error of [`super::run`] where a socket could not be bound.
@@ -18,15 +18,20 @@ pub struct NotBound {
     place: Option<String>,
 }
 
-impl RunningServer {
+impl NotBound {
     /// An I/O error with a [`NotBound`] in it. `key` is the configuration's for this socket.
-    pub(super) fn not_bound(&self, error: io::Error, key: &str, address: &ListenAddress) -> io::Error {
+    pub(super) fn named(
+        error: io::Error,
+        key: &str,
+        address: &ListenAddress,
+        source: &dyn SettingsSource,
+    ) -> io::Error {
         let what = match (key, address) {
             ("admin", ListenAddress::Unix(path)) => format!("admin socket {}", path.display()),
             _ => format!("{key} {address}"),
         };
-        let place = self.source.place_of(key, address);
-        io::Error::new(error.kind(), NotBound { address: address.clone(), what, error, place })
+        let place = source.place_of(key, address);
+        io::Error::new(error.kind(), Self { address: address.clone(), what, error, place })
     }
 }
 

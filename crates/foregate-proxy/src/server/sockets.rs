@@ -9,7 +9,7 @@ use std::sync::Arc;
 use foregate_supervisor::protocol::Purpose;
 use rustix::io::Errno;
 
-use super::{RunningServer, named};
+use super::{NotBound, RunningServer, named};
 use crate::configuration::Settings;
 use crate::listener::Listener;
 use crate::settings::{Listen, ListenAddress};
@@ -109,7 +109,7 @@ impl RunningServer {
                             );
                             io::Error::new(error.kind(), text)
                         }
-                        None => self.not_bound(error, "listen", &listen.address),
+                        None => NotBound::named(error, "listen", &listen.address, &*self.source),
                     })?;
                     (Arc::new(listener), SocketFile::of(&listen.address), true)
                 }
@@ -167,7 +167,8 @@ impl RunningServer {
                 Some(held) => Listener::adopt(held),
                 None => Listener::bind(&listen),
             };
-            let bound = bound.map_err(|error| self.not_bound(error, "metrics", &listen.address))?;
+            let bound =
+                bound.map_err(|error| NotBound::named(error, "metrics", &listen.address, &*self.source))?;
             side.metrics = Some(bound);
         }
         let admin = self.admin_task.as_ref().map(|(file, _)| file).filter(|file| file.is_there());
@@ -179,9 +180,10 @@ impl RunningServer {
                 Some(held) => unix_listener(Listener::adopt(held)?),
                 None => bind_admin(path),
             };
-            side.admin = Some(bound.map_err(|error| self.not_bound(error, "admin", &address))?);
+            side.admin =
+                Some(bound.map_err(|error| NotBound::named(error, "admin", &address, &*self.source))?);
         }
-        side.dashboard = self.bind_dashboard(settings)?;
+        side.dashboard = self.dashboard.bind(settings, &self.membership, &*self.source)?;
         Ok(side)
     }
 }
