@@ -405,8 +405,11 @@ impl Fill {
         }
         let response =
             Response { status, headers: &asks.head.headers, sent: arrived.sent, received: arrived.received };
-        let asked =
-            AnsweredRequest { demands: &self.demands, headers: &self.fields, path: asks.request.target.path() };
+        let asked = AnsweredRequest {
+            demands: &self.demands,
+            headers: &self.fields,
+            path: asks.request.target.path(),
+        };
         let head = match store(&asked, &response, &self.settings.policy, &self.cache.secret) {
             Ok(head) => Arc::new(self.tagged(head)),
             Err(reason) => {
@@ -480,8 +483,11 @@ impl Fill {
     /// The origin says that the stored response is current.
     fn validated(mut self, arrived: FetchedResponse, asks: &FillAsks) -> ControlFlow<(), Self> {
         let Some(stale) = self.stale.take() else { return ControlFlow::Break(()) };
-        let asked =
-            AnsweredRequest { demands: &self.demands, headers: &self.fields, path: asks.request.target.path() };
+        let asked = AnsweredRequest {
+            demands: &self.demands,
+            headers: &self.fields,
+            path: asks.request.target.path(),
+        };
         let response = Response {
             status: asks.head.status,
             headers: &asks.head.headers,

@@ -261,7 +261,7 @@ impl H1Session {
     ) -> Result<(), NoHead> {
         let deadline = began + config.settings.timeouts.head;
         request.clear();
-        self.link().keep_heads(config.settings.falls_back);
+        self.link().head.keep(config.settings.falls_back);
         poll_fn(|cx| {
             let Link::H1(link) = &mut self.client.link else {
                 return Poll::Ready(Err(NoHead::Fault(HeadFault::Closed)));

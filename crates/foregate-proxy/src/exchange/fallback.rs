@@ -63,15 +63,15 @@ thread_local! {
 /// same names.
 pub(super) fn take_bytes(request: &mut Request, link: &mut Link, tls_fields: bool) -> bool {
     let Link::H1(link) = link else { return false };
-    if link.kept_head().is_empty()
+    if link.head.bytes().is_empty()
         || tls_fields && request.length == BodyLength::Chunked
         || !verbatim::is_safe(&request.head, request.length)
-        || !verbatim::names_one_host(link.kept_head(), &request.head)
+        || !verbatim::names_one_host(link.head.bytes(), &request.head)
         || !link.receive_verbatim()
     {
         return false;
     }
-    let bytes = link.kept_head().to_vec();
+    let bytes = link.head.bytes().to_vec();
     request.verbatim = Some(Box::new(Verbatim { request: bytes, response: Vec::new() }));
     true
 }

@@ -68,7 +68,9 @@ pub(super) async fn judge_inner(
         return REFUSED;
     }
     let found = match sites.has_conditions(site) {
-        false => sites.readings(site, request.target.path()).ok().zip(sites.route(site, request.target.path())),
+        false => {
+            sites.readings(site, request.target.path()).ok().zip(sites.route(site, request.target.path()))
+        }
         true => {
             std::mem::swap(exchange.request, &mut request);
             let found = route_by_conditions(exchange, site).ok();

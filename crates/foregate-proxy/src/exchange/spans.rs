@@ -122,7 +122,8 @@ fn attributes(exchange: &Exchange<'_>) -> Attributes {
     }
     all.text("server.address", request.authority.host().as_bytes());
     let authority = request.authority.as_str();
-    let port = authority.get(request.authority.host().len()..).and_then(|port| port.strip_prefix(':')?.parse().ok());
+    let port =
+        authority.get(request.authority.host().len()..).and_then(|port| port.strip_prefix(':')?.parse().ok());
     all.number("server.port", port.unwrap_or(if request.scheme() == "https" { 443 } else { 80 }));
     let version = request.head.version.as_str();
     all.text("network.protocol.version", version.strip_prefix("HTTP/").unwrap_or(version).as_bytes());

@@ -17,7 +17,6 @@ use super::turn::Turn;
 use super::{LinkError, ReceiveOutcome};
 use crate::limits::buffer_size::LARGE;
 use crate::limits::pressure::Charge;
-use crate::tls::Refusal;
 use crate::transport::buffer::Buffer;
 use crate::transport::stream::{IdleState, Stream, poll_write_both};
 
@@ -50,6 +49,36 @@ enum SendState {
     UntilClose,
 }
 
+/// The bytes of the last head, for a message that is to be passed on as it came.
+#[derive(Debug)]
+pub struct KeptHead {
+    bytes: Option<Vec<u8>>,
+    charge: Charge,
+}
+
+impl KeptHead {
+    /// Keeps the bytes of the heads that are received from now on, or no longer.
+    pub fn keep(&mut self, keep: bool) {
+        if keep != self.bytes.is_some() {
+            self.bytes = keep.then(Vec::new);
+            self.charge.set(0);
+        }
+    }
+
+    /// The bytes; empty where they were not kept.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or_default()
+    }
+
+    fn take(&mut self, head: &[u8]) {
+        if let Some(bytes) = &mut self.bytes {
+            bytes.clear();
+            bytes.extend_from_slice(head);
+            self.charge.set(bytes.capacity());
+        }
+    }
+}
+
 /// An HTTP/1 connection, one message at a time in each direction.
 #[derive(Debug)]
 pub struct H1Link {
@@ -69,9 +98,7 @@ pub struct H1Link {
     sending: SendState,
     ended: bool,
     /// The bytes of the last head, where they are kept.
-    head: Option<Vec<u8>>,
-    /// The memory of the head.
-    head_charge: Charge,
+    pub head: KeptHead,
     /// The body is received with its framing.
     verbatim: bool,
 }
@@ -92,8 +119,7 @@ impl H1Link {
             output: Buffer::new(),
             sending: SendState::Nothing,
             ended: false,
-            head: None,
-            head_charge: Charge::new(),
+            head: KeptHead { bytes: None, charge: Charge::new() },
             verbatim: false,
         }
     }
@@ -103,9 +129,9 @@ impl H1Link {
         &self.stream
     }
 
-    /// Why an origin has ended a handshake that was over for us, where a read has failed for that.
-    pub fn refusal(&mut self) -> Option<Refusal> {
-        self.stream.refusal()
+    /// The byte stream below, to be asked about its state.
+    pub fn stream_mut(&mut self) -> &mut Stream {
+        &mut self.stream
     }
 
     /// The byte stream and the bytes that were read ahead of the present message.
@@ -118,11 +144,6 @@ impl H1Link {
     /// bytes.
     pub fn ahead(&self) -> &[u8] {
         &self.input.unread()[self.data + self.after_data..]
-    }
-
-    /// Returns true if more decrypted bytes follow: see [`Stream::holds_back`].
-    pub fn holds_back(&mut self) -> bool {
-        self.stream.holds_back()
     }
 
     /// Waits for more bytes to come in ahead of the next message; `false` at the end of the stream.
@@ -189,11 +210,7 @@ impl H1Link {
                     parse(&mut self.parser, self.input.unread()).map_err(HeadFault::Malformed)?
             {
                 self.parser.reset();
-                if let Some(head) = &mut self.head {
-                    head.clear();
-                    head.extend_from_slice(self.input.unread().get(..consumed).unwrap_or_default());
-                    self.head_charge.set(head.capacity());
-                }
+                self.head.take(self.input.unread().get(..consumed).unwrap_or_default());
                 self.input.consume(consumed);
                 return Poll::Ready(Ok(()));
             }
@@ -212,19 +229,6 @@ impl H1Link {
         self.decoder = BodyDecoder::new(length, limits);
         self.trailers.clear();
         self.verbatim = false;
-    }
-
-    /// Keeps the bytes of the heads that are received from now on, or no longer.
-    pub fn keep_heads(&mut self, keep: bool) {
-        if keep != self.head.is_some() {
-            self.head = keep.then(Vec::new);
-            self.head_charge.set(0);
-        }
-    }
-
-    /// The bytes of the last head; empty where they were not kept.
-    pub fn kept_head(&self) -> &[u8] {
-        self.head.as_deref().unwrap_or_default()
     }
 
     /// The body that is about to be received comes with its framing and trailers, as
@@ -363,7 +367,7 @@ impl H1Link {
             self.output.tail().extend_from_slice(data);
             data.len()
         } else {
-            ready!(self.poll_write_through(cx, data))?
+            ready!(poll_write_through(&mut self.stream, &mut self.output, cx, data))?
         };
         match &mut self.sending {
             SendState::Fixed(left) => *left -= taken as u64,
@@ -426,18 +430,6 @@ impl H1Link {
             tail.extend_from_slice(b"\r\n");
         }
         gathers
-    }
-
-    /// Writes pending output and then the start of `data`; consumes at least one byte of `data`.
-    fn poll_write_through(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
-        loop {
-            let waiting = self.output.len();
-            let written = ready!(poll_write_both(&mut self.stream, cx, self.output.unread(), data))?;
-            self.output.consume(written.min(waiting));
-            if written > waiting {
-                return Poll::Ready(Ok(written - waiting));
-            }
-        }
     }
 
     /// Waits until everything that was taken has left the process.
@@ -514,12 +506,6 @@ impl H1Link {
         }
     }
 
-    /// The state of an idle connection according to the kernel: the event loop may not have
-    /// reported all input yet.
-    pub fn look_now(&mut self) -> IdleState {
-        self.stream.look_now()
-    }
-
     /// Returns true if TLS has decrypted unread bytes, or has ended: neither the input nor the
     /// socket shows that.
     pub fn is_ahead_in_tls(&mut self) -> bool {
@@ -533,8 +519,7 @@ impl H1Link {
         self.trailers.clear();
         self.trailers.shrink_to(0, 0);
         self.trailers_charge.set(0);
-        self.head = None;
-        self.head_charge.set(0);
+        self.head.keep(false);
     }
 
     /// Ready once the connection has failed while nothing was to be received. A peer that has only
@@ -557,6 +542,23 @@ impl H1Link {
         let _ = self.poll_flush(&mut nobody);
         if self.sending == SendState::UntilClose {
             self.stream.reset_on_close();
+        }
+    }
+}
+
+/// Writes pending output and then the start of `data`; consumes at least one byte of `data`.
+fn poll_write_through(
+    stream: &mut Stream,
+    output: &mut Buffer,
+    cx: &mut Context<'_>,
+    data: &[u8],
+) -> Poll<Result<usize, LinkError>> {
+    loop {
+        let waiting = output.len();
+        let written = ready!(poll_write_both(stream, cx, output.unread(), data))?;
+        output.consume(written.min(waiting));
+        if written > waiting {
+            return Poll::Ready(Ok(written - waiting));
         }
     }
 }

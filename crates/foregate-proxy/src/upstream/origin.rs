@@ -174,7 +174,7 @@ impl Origin {
     /// has none, another response, a stray line break. The HTTP/1 connection is not reused then.
     pub(super) fn has_excess(&mut self) -> bool {
         if let Link::H1(link) = &mut self.link {
-            self.excess |= link.is_received() && (!link.ahead().is_empty() || link.holds_back());
+            self.excess |= link.is_received() && (!link.ahead().is_empty() || link.stream_mut().holds_back());
         }
         self.excess
     }
@@ -199,7 +199,7 @@ impl Origin {
                     Some(verbatim) => {
                         link.head_out().extend_from_slice(&verbatim.request);
                         link.send_verbatim(request.length);
-                        link.keep_heads(true);
+                        link.head.keep(true);
                     }
                 }
                 Ok(())
@@ -259,7 +259,7 @@ impl Origin {
     /// The bytes of the last head, where they are kept.
     pub fn kept_head(&self) -> &[u8] {
         match &self.link {
-            Link::H1(link) => link.kept_head(),
+            Link::H1(link) => link.head.bytes(),
             Link::H2(_) | Link::Client(_) | Link::Cached(_) | Link::Ahead(_) => &[],
         }
     }
@@ -386,7 +386,7 @@ impl Origin {
                 let result = ready!(polled);
                 let is_first = !self.reused && link.ahead().is_empty();
                 if is_first && matches!(result, Err(HeadFault::Link(LinkError::Io(_)))) {
-                    self.refusal = link.refusal();
+                    self.refusal = link.stream_mut().refusal();
                 }
                 Poll::Ready(result.map_err(|fault| match fault {
                     _ if self.refusal.is_some() => Error::OriginTls,

@@ -114,7 +114,7 @@ impl ServerPool {
             self.all_idle.add(-1);
             let fresh = clock::is_within(now, entry.since, ages.idle)
                 && clock::is_within(now, entry.made.born, ages.total);
-            let state = entry.link.look_now();
+            let state = entry.link.stream_mut().look_now();
             self.learn(&entry, state, now);
             if self.is_quiet(state, now) && fresh {
                 return Some((entry.link, entry.made));

@@ -33,10 +33,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("http2", &["time", "settings", "limits", "transport", "error", "message"]),
     ("folders", &["time", "settings", "limits"]),
     ("comparison", &["random", "counters", "settings", "limits"]),
-    (
-        "link",
-        &["time", "settings", "limits", "tls", "transport", "message", "http2", "folders", "comparison"],
-    ),
+    ("link", &["time", "settings", "limits", "transport", "message", "http2", "folders", "comparison"]),
     ("names", &["random", "counters", "time"]),
     ("routing", &["address", "sys", "counters", "settings"]),
     ("configuration", &["settings", "routing"]),

@@ -86,7 +86,11 @@ impl StorePlace {
     pub fn forward_query(&self, exchange: &mut Exchange<'_>) {
         if let Some(query) = &self.query {
             // A path that was understood is understood again.
-            let _ = exchange.request.target.rewrite(None, Some(query.as_deref().unwrap_or_default()), Slashes::Keep);
+            let _ = exchange.request.target.rewrite(
+                None,
+                Some(query.as_deref().unwrap_or_default()),
+                Slashes::Keep,
+            );
         }
     }
 
