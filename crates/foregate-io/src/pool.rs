@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::running::{Running, use_all_cores};
+use crate::running::{Running, SLOW, use_all_cores};
 use crate::stat::{Counters, Stat};
 
 /// A piece of work. Its argument is false if no thread was free; then it reports this to its
@@ -24,21 +24,32 @@ type Job = Box<dyn FnOnce(bool) + Send>;
 pub struct Limits {
     /// Threads of the pool at the same time, and operations in the ring.
     pub threads: usize,
+    /// Operations that do not count among them, since they have taken longer than 10 ms: a disk on
+    /// which a few places are slow still has threads for all others.
+    pub slow: usize,
     /// Operations that wait for a thread, and as many that wait for the ring. A further one is
     /// [`Busy`](crate::Error::Busy) at once.
     pub queue: usize,
     /// The time that an operation waits for a thread or the ring.
     pub patience: Duration,
-    /// The time after which an operation under way counts as stuck. While one is stuck, and all
-    /// threads have work or the ring is full, a new operation is [`Busy`](crate::Error::Busy) at
+    /// The time after which an operation under way counts as stuck. While one is stuck, and no
+    /// further thread may start or the ring is full, a new operation is [`Busy`](crate::Error::Busy) at
     /// once.
     pub stuck: Duration,
 }
 
 impl Default for Limits {
-    /// 64 threads, 256 operations, 20 ms, 1 s.
+    /// 64 threads and 192 slow operations; 256 operations, 20 ms, 1 s.
     fn default() -> Self {
-        Self { threads: 64, queue: 256, patience: Duration::from_millis(20), stuck: Duration::from_secs(1) }
+        let (patience, stuck) = (Duration::from_millis(20), Duration::from_secs(1));
+        Self { threads: 64, slow: 192, queue: 256, patience, stuck }
+    }
+}
+
+impl Limits {
+    /// The most threads, or operations in the ring, beside those that are under way.
+    pub(crate) fn most(&self, running: &Running, now: Instant) -> usize {
+        self.threads + running.slow(now).min(self.slow)
     }
 }
 
@@ -64,6 +75,8 @@ struct PoolCore {
 struct PoolState {
     queue: VecDeque<(Instant, Job)>,
     threads: usize,
+    /// Threads that have not looked for work yet.
+    starting: usize,
     idle: usize,
     running: Running,
     watched: bool,
@@ -92,9 +105,7 @@ impl Pool {
             shared.ready.notify_one();
             return;
         }
-        if state.threads < shared.limits.threads && start(shared, worker) {
-            state.threads += 1;
-        } else {
+        if !shared.start_worker(&mut state, now) {
             let stuck = state.running.oldest().is_some_and(|oldest| now - oldest > shared.limits.stuck);
             if stuck || state.queue.len() >= shared.limits.queue || state.threads == 0 {
                 drop(state);
@@ -125,17 +136,37 @@ impl Drop for Pool {
     }
 }
 
+impl PoolCore {
+    /// Starts a further thread. `false` if there are as many as may be, or the system gives none.
+    fn start_worker(self: &Arc<Self>, state: &mut PoolState, now: Instant) -> bool {
+        let may =
+            state.threads < self.limits.threads || state.threads < self.limits.most(&state.running, now);
+        let started = may && start(self, worker);
+        if started {
+            state.threads += 1;
+            state.starting += 1;
+        }
+        started
+    }
+}
+
 /// `false` if the system gives no thread.
-fn start(shared: &Arc<PoolCore>, run: fn(&PoolCore)) -> bool {
+fn start(shared: &Arc<PoolCore>, run: fn(&Arc<PoolCore>)) -> bool {
     let shared = Arc::clone(shared);
     let thread = thread::Builder::new().name("foregate-io".to_owned()).stack_size(STACK);
     thread.spawn(move || run(&shared)).is_ok()
 }
 
-fn worker(shared: &PoolCore) {
+fn worker(shared: &Arc<PoolCore>) {
     use_all_cores();
     let mut state = shared.state.lock();
+    state.starting -= 1;
     loop {
+        // Fewer operations are slow now.
+        let may_end = state.threads > shared.limits.threads;
+        if may_end && state.threads > shared.limits.most(&state.running, Instant::now()) {
+            break;
+        }
         let Some((since, job)) = state.queue.pop_front() else {
             if state.closed {
                 break;
@@ -160,8 +191,9 @@ fn worker(shared: &PoolCore) {
     state.threads -= 1;
 }
 
-/// Gives back work that has waited too long.
-fn watch(shared: &PoolCore) {
+/// Starts threads for work that waits behind slow operations, and gives back work that has waited
+/// too long.
+fn watch(shared: &Arc<PoolCore>) {
     let mut state = shared.state.lock();
     loop {
         let Some(&(since, _)) = state.queue.front() else {
@@ -172,9 +204,10 @@ fn watch(shared: &PoolCore) {
             }
             continue;
         };
-        let end = since + shared.limits.patience;
-        if Instant::now() < end {
-            shared.waiting.wait_until(&mut state, end);
+        let (now, end) = (Instant::now(), since + shared.limits.patience);
+        if now < end {
+            while state.starting < state.queue.len() && shared.start_worker(&mut state, now) {}
+            shared.waiting.wait_until(&mut state, end.min(now + SLOW));
             continue;
         }
         if let Some((_, job)) = state.queue.pop_front() {

@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::faults::Fault;
 use crate::pool::{IDLE, Limits, Pool, STACK};
-use crate::running::{Running, use_all_cores};
+use crate::running::{Running, SLOW, use_all_cores};
 use crate::stat::{Counters, Stat};
 use crate::sys::{Ended, Ring};
 use crate::transfer::{Progress, Transfer};
@@ -81,7 +81,7 @@ impl RingEngine {
             drop(state);
             return core.leave_to_pool(transfer);
         }
-        let free = core.limits.threads.saturating_sub(state.running.count());
+        let free = core.free(&state.running, now);
         let is_stuck = || state.running.oldest().is_some_and(|oldest| now - oldest > core.limits.stuck);
         if state.queue.len() >= free + core.limits.queue || free == 0 && is_stuck() {
             drop(state);
@@ -149,16 +149,17 @@ fn start(core: &Arc<RingCore>, run: fn(&Arc<RingCore>)) -> bool {
 /// The thread of the ring.
 fn serve(core: &Arc<RingCore>) {
     use_all_cores();
-    let Ok(mut ring) = Ring::new(u32::try_from(core.limits.threads).unwrap_or(u32::MAX)) else {
+    let Ok(mut ring) = Ring::new(u32::try_from(core.limits.threads + core.limits.slow).unwrap_or(u32::MAX))
+    else {
         return core.refuse();
     };
     let mut state = core.state.lock();
     state.waker = Some(ring.waker());
     loop {
-        if state.running.count() < core.limits.threads
+        let now = Instant::now();
+        if core.free(&state.running, now) > 0
             && let Some((since, mut transfer)) = state.queue.pop_front()
         {
-            let now = Instant::now();
             transfer.place = state.running.begin(now);
             drop(state);
             core.counters.waited(u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX));
@@ -196,6 +197,14 @@ fn serve(core: &Arc<RingCore>) {
 }
 
 impl RingCore {
+    /// The number of operations that may begin.
+    fn free(&self, running: &Running, now: Instant) -> usize {
+        let count = running.count();
+        let most =
+            if count < self.limits.threads { self.limits.threads } else { self.limits.most(running, now) };
+        most.saturating_sub(count)
+    }
+
     fn leave_to_pool(&self, transfer: Transfer) {
         self.pool.submit(Box::new(move |has_thread| transfer.perform(has_thread)));
     }
@@ -276,7 +285,8 @@ impl RingCore {
     }
 }
 
-/// The watcher: gives back operations that have waited too long.
+/// The watcher: wakes the thread for operations that wait behind slow ones, and gives back operations
+/// that have waited too long.
 fn give_back(core: &Arc<RingCore>) {
     let mut state = core.state.lock();
     loop {
@@ -289,9 +299,13 @@ fn give_back(core: &Arc<RingCore>) {
             state.unneeded = false;
             continue;
         };
-        let end = since + core.limits.patience;
-        if Instant::now() < end {
-            core.waiting.wait_until(&mut state, end);
+        let (now, end) = (Instant::now(), since + core.limits.patience);
+        if now < end {
+            if state.sleeping && core.free(&state.running, now) > 0 {
+                state.sleeping = false;
+                state.waker.iter().for_each(|waker| wake(waker));
+            }
+            core.waiting.wait_until(&mut state, end.min(now + SLOW));
             continue;
         }
         if let Some((_, transfer)) = state.queue.pop_front() {

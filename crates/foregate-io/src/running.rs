@@ -1,8 +1,11 @@
 //! The operations under way, with their starts.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
+
+/// An operation that takes longer is slow.
+pub(crate) const SLOW: Duration = Duration::from_millis(10);
 
 /// The starts of the operations under way, each in a place of its own.
 #[derive(Debug, Default)]
@@ -18,6 +21,11 @@ impl Running {
 
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+
+    /// The number of slow operations.
+    pub(crate) fn slow(&self, now: Instant) -> usize {
+        self.starts.iter().flatten().filter(|&&start| now.saturating_duration_since(start) > SLOW).count()
     }
 
     /// Notes an operation that begins. The result is its place.

@@ -191,7 +191,8 @@ fn nobody_waits_behind_operations_that_hang() {
         fs::write(folder.path().join("a"), "a").unwrap();
         let hang =
             Nth::each(Call::Stat, |number| (number <= 2).then_some(Fault::Slow(Duration::from_millis(700))));
-        let limits = Limits { threads: 2, queue: 3, stuck: Duration::from_millis(200), ..Limits::default() };
+        let limits =
+            Limits { threads: 2, slow: 0, queue: 3, stuck: Duration::from_millis(200), ..Limits::default() };
         let root = Directory::with_faults(folder.path(), limits, engine, hang).unwrap();
         let stat = || root.stat(Path::new("a"));
         let hanging = [stat(), stat()];
@@ -351,7 +352,8 @@ fn nobody_waits_behind_reads_that_hang() {
         fs::write(folder.path().join("a"), "text").unwrap();
         let hang =
             Nth::each(Call::Read, |number| (number <= 2).then_some(Fault::Slow(Duration::from_millis(700))));
-        let limits = Limits { threads: 2, queue: 3, stuck: Duration::from_millis(200), ..Limits::default() };
+        let limits =
+            Limits { threads: 2, slow: 0, queue: 3, stuck: Duration::from_millis(200), ..Limits::default() };
         let root = Directory::with_faults(folder.path(), limits, engine, hang).unwrap();
         let file = wait(root.open(Path::new("a"), OpenHow::read())).unwrap();
         let read = || file.read(0, 4);
@@ -374,5 +376,56 @@ fn nobody_waits_behind_reads_that_hang() {
         }
         assert_eq!(wait(read()).unwrap(), b"text");
         assert_eq!(root.counters().busy, 5, "{engine:?}");
+    }
+}
+
+/// Slow operations take threads of their own, and places of their own in the ring, up to a bound.
+#[test]
+fn slow_operations_leave_room_for_others() {
+    for engine in ENGINES {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "text").unwrap();
+        let slow = |number: usize| (number <= 6).then_some(Fault::Slow(Duration::from_millis(900)));
+        let limits = Limits { threads: 2, slow: 4, ..Limits::default() };
+        for call in [Call::Read, Call::Stat] {
+            let root = Directory::with_faults(folder.path(), limits, engine, Nth::each(call, slow)).unwrap();
+            let file = wait(root.open(Path::new("a"), OpenHow::read())).unwrap();
+            let begin = |most: usize| match call {
+                Call::Read => drop(file.read(0, most)),
+                _ => drop(root.stat(Path::new("a"))),
+            };
+            let other = || match call {
+                Call::Read => wait(file.read(0, 4)).map(drop),
+                _ => wait(root.stat(Path::new("a"))).map(drop),
+            };
+            let start = Instant::now();
+            for count in 1..=6 {
+                begin(4);
+                while root.counters().running < count {
+                    assert!(
+                        start.elapsed() < Duration::from_millis(600),
+                        "{engine:?}: the {count}th does not begin"
+                    );
+                    std::thread::yield_now();
+                }
+                if count < 6 {
+                    // Slow by now, all of them.
+                    std::thread::sleep(Duration::from_millis(12));
+                }
+            }
+            assert!(other().unwrap_err().is_busy(), "{engine:?}: all places are taken");
+            std::thread::sleep(Duration::from_secs(1).saturating_sub(start.elapsed()));
+            for _ in 0..20 {
+                other().unwrap();
+            }
+            while root.counters().threads > 3 {
+                assert!(
+                    start.elapsed() < Duration::from_secs(5),
+                    "{engine:?}: {} threads",
+                    root.counters().threads
+                );
+                other().unwrap();
+            }
+        }
     }
 }

@@ -173,7 +173,7 @@ fn a_disk_that_hangs_delays_nobody() {
         let hangs = Arc::new(Hangs(AtomicBool::new(false)));
         let settings = DirectorySettings {
             faults: Some(Arc::clone(&hangs) as Arc<dyn Faults>),
-            io: Limits { threads: 2, ..Limits::default() },
+            io: Limits { threads: 2, slow: 0, ..Limits::default() },
             ..directory(folder.path(), SIZE)
         };
         let scene = &Scene::with(vec![settings]).unwrap().recovered();

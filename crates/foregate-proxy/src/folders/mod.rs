@@ -33,8 +33,13 @@ const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads that wait for a thread, and how long. Nothing but the file answers these requests, so that
 /// they wait longer than those of a cache.
-const LIMITS: Limits =
-    Limits { threads: 64, queue: 1024, patience: Duration::from_secs(1), stuck: Duration::from_secs(5) };
+const LIMITS: Limits = Limits {
+    threads: 64,
+    slow: 192,
+    queue: 1024,
+    patience: Duration::from_secs(1),
+    stuck: Duration::from_secs(5),
+};
 
 /// Logs an engine that is not the preferred one, if it has work.
 pub(crate) fn tell_engine(engine: EngineChoice, has_work: bool) {
