@@ -71,6 +71,7 @@ fmt-check: ## Check the formatting
 	cargo fmt --all --check
 	cargo fmt --manifest-path bench/Cargo.toml --all --check
 	cargo fmt --manifest-path bench/misbehaving/Cargo.toml --check
+	cargo fmt --manifest-path bench/slowdisk/Cargo.toml --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 
 .PHONY: fmt
@@ -78,6 +79,7 @@ fmt: ## Format the code
 	cargo fmt --all
 	cargo fmt --manifest-path bench/Cargo.toml --all
 	cargo fmt --manifest-path bench/misbehaving/Cargo.toml
+	cargo fmt --manifest-path bench/slowdisk/Cargo.toml
 	cargo fmt --manifest-path fuzz/Cargo.toml
 
 .PHONY: lint
@@ -265,7 +267,7 @@ bench-compare: release ## What fallback and comparison cost, a shadow that stall
 	FOREGATE=$(BINARY) bench/compare $(ARGS)
 
 .PHONY: bench-cache
-bench-cache: release ## CPU for hits of the cache and static files, beside NGINX and Varnish (some eight minutes; installs both; ARGS: --only ram-1k)
+bench-cache: release ## CPU for hits of the cache and static files, beside NGINX and Varnish; a slow disk (for root, some fifteen minutes; installs both; ARGS: --only ram-1k)
 	@scripts/install-packages nginx varnishd:varnish
 	FOREGATE=$(BINARY) bench/cache $(ARGS)
 

@@ -24,6 +24,8 @@ from .proxies import BENCH, TARGET, Foregate, Nginx, cargo_build, need, output_o
 
 KIB = 1 << 10
 LOAD_TIMEOUT_S = 120
+# The work of `slow_disk.py`.
+SLOW_DISK = "slow-disk"
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,24 @@ def arguments(argv):
     """Parses the command line."""
     parser = argparse.ArgumentParser(prog="bench/cache", description=__doc__, allow_abbrev=False)
     parser.add_argument("--foregate", metavar="PATH", help="the program (default: $FOREGATE, or the release build)")
-    parser.add_argument("--only", metavar="WORK,...", help=f"the works: {', '.join(work.name for work in WORKS)}")
+    every = [work.name for work in WORKS] + [SLOW_DISK]
+    parser.add_argument("--only", metavar="WORK,...", help=f"the works: {', '.join(every)}")
     parser.add_argument("--peers", metavar="NAME,...", default="nginx,varnish", help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default: %(default)s)")
     parser.add_argument("--run-ms", type=int, default=1500, help="length of a measurement (default: %(default)s)")
+    parser.add_argument("--slow-rounds", type=int, default=3, help=f"rounds of {SLOW_DISK} (default: %(default)s)")
+    parser.add_argument("--slow-ms", type=int, default=5000, help="length of one of its measurements (default: %(default)s)")
+    parser.add_argument("--first", action="store_true",
+                        help=f"let what {SLOW_DISK} measures go before everything else on a busy machine, where the kernel groups"
+                        " processes by session (needs root)")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there as well")
     options = parser.parse_args(argv)
-    known = {work.name: work for work in WORKS}
-    names = options.only.split(",") if options.only else list(known)
+    names = options.only.split(",") if options.only else every
     for name in names:
-        if name not in known:
-            parser.error(f"no work is called {name!r}; they are {', '.join(known)}")
-    options.works = [known[name] for name in names]
+        if name not in every:
+            parser.error(f"no work is called {name!r}; they are {', '.join(every)}")
+    options.works = [work for work in WORKS if work.name in names]
+    options.slow_disk = SLOW_DISK in names
     options.peers = [peer for peer in options.peers.split(",") if peer]
     for name in options.peers:
         if name not in ("nginx", "varnish"):
@@ -326,11 +334,14 @@ def show(rows, proxies):
 
 def main():
     """Runs the works and gives the exit code."""
+    # That file uses this one.
+    from . import slow_disk
     options = arguments(sys.argv[1:])
     random.seed(1)
     try:
         proxies = [CacheForegate(foregate_path(options.foregate))]
-        proxies += [{"nginx": CacheNginx, "varnish": Varnish}[name]() for name in options.peers]
+        if options.works:
+            proxies += [{"nginx": CacheNginx, "varnish": Varnish}[name]() for name in options.peers]
         for proxy in proxies:
             proxy.prepare()
         program = cargo_build(BENCH / "Cargo.toml", TARGET, "bench-load")
@@ -340,11 +351,17 @@ def main():
             run_work(options, program, proxies, work, row)
             rows.append(row)
             print(f"{work.name}: " + ", ".join(f"{name} {row.figure(name):.1f} us" for name in row.rounds), flush=True)
+        slow = []
+        if options.slow_disk and (options.only or slow_disk.is_possible()):
+            slow = slow_disk.run(options, proxies[0].path, program)
+        elif options.slow_disk:
+            print(f"{SLOW_DISK}: left out, since it needs root and /dev/fuse")
     except Failed as error:
         print(f"bench/cache: {error}", file=sys.stderr)
         return 2
-    lines, missed = show(rows, proxies)
+    lines, missed = show(rows, proxies) if rows else ([], [])
     print("\n".join(["", *(proxy.version() for proxy in proxies), "", *lines, ""]))
+    missed += slow
     if options.json:
         options.json.write_text(json.dumps({row.work.name: row.rounds for row in rows}))
     for line in missed:

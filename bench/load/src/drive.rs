@@ -1,6 +1,6 @@
 //! The event loop that drives all client connections from one thread.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -95,6 +95,8 @@ pub struct Driver {
     open: bool,
     /// The counts of the present phase.
     pub tally: Tally,
+    /// The same for each class of exchanges that has a name.
+    pub classes: BTreeMap<String, Tally>,
     /// When the last answer was complete.
     pub last: Instant,
     /// Connections with complete responses since this was last emptied.
@@ -150,6 +152,7 @@ impl Driver {
             out: Vec::new(),
             open: false,
             tally: Tally::default(),
+            classes: BTreeMap::new(),
             last: Instant::now(),
             finished: VecDeque::new(),
             plan,
@@ -408,6 +411,10 @@ impl Driver {
                     client.closing = close || self.plan.usage == Use::Once;
                     self.last = Instant::now();
                     self.tally.answered(length, started, self.last);
+                    let class = &self.exchanges[client.exchange].class;
+                    if !class.is_empty() {
+                        self.classes.entry(class.clone()).or_default().answered(length, started, self.last);
+                    }
                     if !self.clients[index].closing {
                         self.finished.push_back(index);
                     }

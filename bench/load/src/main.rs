@@ -208,10 +208,13 @@ fn measure(
 ) -> Result<Value, Box<dyn Error>> {
     let own = [std::process::id()];
     driver.tally = Tally::default();
+    driver.classes.clear();
     let (cpu, own_cpu, start) = (cpu::used(pids)?, cpu::used(&own)?, Instant::now());
     phase(driver)?;
     let elapsed = driver.last - start;
     let mut counts = driver.tally.to_json();
+    let classes = driver.classes.iter().map(|(class, tally)| (class.clone(), tally.to_json()));
+    counts["classes"] = Value::Object(classes.collect());
     counts["cpu_s"] = json!((cpu::used(pids)? - cpu).as_secs_f64());
     counts["load_cpu_s"] = json!((cpu::used(&own)? - own_cpu).as_secs_f64());
     counts["seconds"] = json!(elapsed.as_secs_f64());
