@@ -9,6 +9,8 @@ import time
 
 import http2
 
+# The body of each object that may be stored, bytes.
+OBJECT = 256 << 10
 # Pieces of a body that comes slowly, and the pause between them.
 DRIPS, DRIP, DRIP_PAUSE = 20, b"x" * 1000, 0.1
 
@@ -39,7 +41,7 @@ class Origin:
 
     def __init__(self, delay=0):
         self.server, self.delay = None, delay
-        self.requests = 0
+        self.requests = self.objects = 0
 
     async def start(self):
         self.server = await asyncio.start_server(self.serve, "127.0.0.1", 0, backlog=1024)
@@ -85,6 +87,12 @@ class Origin:
                         await asyncio.sleep(DRIP_PAUSE)
                     writer.write(b"0\r\n\r\n")
                     continue
+                if target.startswith("/object/"):
+                    self.objects += 1
+                    fields = b"Cache-Control: max-age=86400\r\nContent-Length: %d" % OBJECT
+                    writer.write(b"HTTP/1.1 200 OK\r\n%s\r\n\r\n%s" % (fields, b"o" * OBJECT))
+                    await writer.drain()
+                    continue
                 text = b"got %d" % len(body)
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
                 await writer.drain()
@@ -107,6 +115,9 @@ class Load:
         self.tasks = []
         self.tunnels = []
         self.next_source = 0
+        # For all connections: the default one reads the authorities of the system, which take a megabyte.
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
 
     def source(self):
         """Another address of the loopback network each time, since a share is one of addresses."""
@@ -115,10 +126,7 @@ class Load:
         return ("127.1.%d.%d" % (number // 250, 1 + number % 250), 0)
 
     async def connect(self, tls=False):
-        context = None
-        if tls:
-            context = ssl.create_default_context()
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context = self.context if tls else None
         port = self.tls_port if tls else self.port
         return await asyncio.open_connection("127.0.0.1", port, local_addr=self.source(), ssl=context)
 

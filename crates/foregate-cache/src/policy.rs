@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use crate::armor::ExtensionRule;
 
 /// The settings of a route that caches. The default follows RFC 9111 and takes no risks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Lifetimes by status; the first one that covers the status counts.
     pub lifetimes: Vec<StatusLifetime>,

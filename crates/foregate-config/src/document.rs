@@ -76,8 +76,8 @@ impl TreeEntry {
 struct Node {
     name: Text,
     span: Span,
+    /// The index of its first entry. They end where those of the next node begin.
     entries: u32,
-    entries_end: u32,
     /// The index after the last node of its block.
     end: u32,
 }
@@ -156,22 +156,16 @@ impl Document {
         Text { start: start as u32, len: text.len() as u32 }
     }
 
-    /// Adds a node; its entries and block follow. It must be ended by [`Self::end_entries`] and
-    /// [`Self::end_node`].
+    /// Adds a node; its entries follow, and then its block. It must be ended by [`Self::end_node`].
     pub(super) fn start_node(&mut self, name: Text, span: Span) -> usize {
         let entries = self.entries.len() as u32;
-        self.nodes.push(Node { name, span, entries, entries_end: entries, end: 0 });
+        self.nodes.push(Node { name, span, entries, end: 0 });
         self.nodes.len() - 1
     }
 
     /// Adds an entry to the node that was started last.
     pub(super) fn push_entry(&mut self, entry: TreeEntry) {
         self.entries.push(entry);
-    }
-
-    /// States that the node has no further entries.
-    pub(super) fn end_entries(&mut self, node: usize) {
-        self.nodes[node].entries_end = self.entries.len() as u32;
     }
 
     /// States that all nodes since `node` were its block.
@@ -257,9 +251,9 @@ impl<'d> NodeRef<'d> {
     pub fn entries(self) -> impl Iterator<Item = EntryRef<'d>> {
         let node = self.node();
         let document = self.document;
-        document.entries[node.entries as usize..node.entries_end as usize]
-            .iter()
-            .map(move |entry| EntryRef { document, entry })
+        let next = document.nodes.get(self.index as usize + 1);
+        let end = next.map_or(document.entries.len(), |next| next.entries as usize);
+        document.entries[node.entries as usize..end].iter().map(move |entry| EntryRef { document, entry })
     }
 
     /// The nodes of its block.

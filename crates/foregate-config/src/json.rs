@@ -86,7 +86,6 @@ impl JsonReader<'_, '_> {
                 reader.value(Some(key))
             })?;
         }
-        self.document.end_entries(node);
         if let Some(at) = parts.children {
             self.at = at;
             self.nodes(depth + 1)?;

@@ -134,7 +134,6 @@ impl KdlReader<'_, '_> {
         let node = self.document.start_node(name, span);
         self.advance()?;
         self.entries(depth)?;
-        self.document.end_entries(node);
         self.blocks(depth)?;
         self.document.end_node(node);
         self.terminator()

@@ -160,6 +160,8 @@ impl Tree {
     }
 
     fn level<'t>(&'t self, file: u32, nodes: Siblings<'t>, items: &mut Vec<Item<'t>>) {
+        // Counted first: a list that grows exists twice for a moment.
+        items.reserve(nodes.count());
         for node in nodes {
             match self.includes.get(&(file, node.index())) {
                 None => items.push(Item { tree: self, file, node }),
@@ -298,8 +300,11 @@ impl Tree {
 
 fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
+    let file = std::fs::File::open(path)?;
+    // One byte more, so that the end is found without growing.
+    let room = file.metadata().map_or(0, |found| found.len() + 1).min(FILE_LIMIT as u64 + 1);
+    let mut bytes = Vec::with_capacity(room as usize);
+    file.take(FILE_LIMIT as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > FILE_LIMIT {
         return Err(std::io::Error::other(TOO_LONG));
     }

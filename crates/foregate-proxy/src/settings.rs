@@ -121,7 +121,7 @@ impl fmt::Display for ListenAddress {
 }
 
 /// A bound on requests in flight that go to upstreams, and the queue of those beyond it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestLimit {
     /// Requests in flight. Beyond: the queue.
     pub requests: usize,
@@ -503,7 +503,7 @@ impl Default for UpstreamTls {
 }
 
 /// The options of a site other than its hosts and routes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SiteOptions {
     /// Let field names with an underscore pass in both directions. Default: they are dropped from
     /// requests.
@@ -548,7 +548,7 @@ impl SiteOptions {
 }
 
 /// TLS of one site, on every listener that speaks TLS.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SiteTls {
     /// Certificates in addition to the listener's; may be empty.
     pub certificates: Vec<CertificateFiles>,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::address::is_host_name;
 
@@ -11,9 +12,9 @@ use crate::address::is_host_name;
 pub enum HostPattern {
     /// One name or address: lower case, without a port or a trailing dot; IPv6 in brackets and in
     /// its shortest form (RFC 5952).
-    Exact(String),
+    Exact(Arc<str>),
     /// `*.example.com`: every name below `example.com`, at any depth, but not `example.com` itself.
-    Below(String),
+    Below(Arc<str>),
     /// `*`: every host that no other pattern takes.
     Any,
 }
@@ -49,7 +50,7 @@ impl FromStr for HostPattern {
             return Err(HostPatternError::Underscore);
         }
         if let Ok(address) = text.trim_start_matches('[').trim_end_matches(']').parse::<Ipv6Addr>() {
-            return Ok(Self::Exact(format!("[{address}]")));
+            return Ok(Self::Exact(format!("[{address}]").into()));
         }
         if !text.is_ascii() {
             return Err(HostPatternError::NotAscii);
@@ -71,7 +72,17 @@ impl FromStr for HostPattern {
         if !is_host_name(&name) || (numeric && (below || name.parse::<Ipv4Addr>().is_err())) {
             return Err(HostPatternError::NotAHost);
         }
-        Ok(if below { Self::Below(name) } else { Self::Exact(name) })
+        Ok(if below { Self::Below(name.into()) } else { Self::Exact(name.into()) })
+    }
+}
+
+impl HostPattern {
+    /// Its text, which an exact name shares.
+    pub fn text(&self) -> Arc<str> {
+        match self {
+            Self::Exact(name) => Arc::clone(name),
+            Self::Below(_) | Self::Any => self.to_string().into(),
+        }
     }
 }
 

@@ -132,6 +132,14 @@ impl HostEntry {
 }
 
 impl HostTable {
+    /// An empty table with room for this many entries.
+    pub(super) fn with_room(entries: usize) -> Self {
+        let mut table = Self::default();
+        table.entries.growing().reserve_exact(entries);
+        table.slots = vec![FREE; slots_for(entries)].into();
+        table
+    }
+
     /// A table with this entry alone, for the first site and the first counters. No host is found in it.
     pub(super) fn only(entry: &HostEntry) -> Self {
         let mut table = Self::default();
@@ -220,8 +228,8 @@ impl HostTable {
         self.find(name.as_bytes(), if below { BELOW } else { 0 }, listener, |_| {})
     }
 
-    /// Gives back the memory that growing has left over.
-    pub(super) fn shrink(&mut self) {
+    /// No entry is added any more: moves the tables to pages of their own, and frees the memory that growing has left over.
+    pub(super) fn settle(&mut self) {
         self.entries.settle();
         self.slots.settle();
         self.long_names.shrink_to_fit();
@@ -292,8 +300,7 @@ impl HostTable {
     }
 
     fn rebuild_slots(&mut self) {
-        let count = (self.entries.len() * 8 / FULL + 1).next_power_of_two();
-        self.slots = vec![FREE; count].into();
+        self.slots = vec![FREE; slots_for(self.entries.len())].into();
         for entry in 0..super::narrow(self.entries.len()) {
             if self.any.iter().all(|(_, any)| *any != HostId(entry)) {
                 self.place(entry);
@@ -322,6 +329,11 @@ impl HostTable {
     }
 }
 
+/// The number of slots for this many entries.
+fn slots_for(entries: usize) -> usize {
+    (entries * 8 / FULL + 1).next_power_of_two()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -341,7 +353,7 @@ mod tests {
             let (routes, options) = (RouteSet::EMPTY, &options);
             table.add(name, below, Owner { site, routes, options, has_conditions: false, listener: 0 });
         }
-        table.shrink();
+        table.settle();
         for (site, name) in names.iter().enumerate() {
             let found = table.known(name.as_bytes(), site % 2 == 1, 7).map(|id| table.entry(id).site);
             assert_eq!(found, Some(site as u32));

@@ -3,7 +3,8 @@
 //! Sites are found by a hash table over whole hosts, and by one look for each depth at which there
 //! are wildcards; routes by a compiled matcher. The cost of a lookup depends on the length of the
 //! host and of the path, not on the number of sites or routes, and it waits for memory as rarely as
-//! possible: see `hosts.rs` and `routes.rs`. Sites with equal routes share them.
+//! possible: see `hosts.rs` and `routes.rs`. Sites with equal routes share them, and sites with equal
+//! options share these.
 
 mod conditional;
 mod host;
@@ -16,6 +17,7 @@ mod tests;
 mod trie;
 
 use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -58,7 +60,7 @@ pub struct Site {
     /// Its first host as written, the label of its metrics and log lines.
     pub name: Arc<str>,
     /// Its options other than hosts and routes.
-    pub options: SiteOptions,
+    pub options: Arc<SiteOptions>,
     /// Its host patterns in their normal form, as handshakes need them.
     pub hosts: Vec<Arc<str>>,
     /// Its routes with conditions in addition to their paths, in the order in which they are tried.
@@ -250,8 +252,11 @@ impl SiteTable {
         &self.counters[self.hosts.entry(id).counters as usize]
     }
 
-    /// Counts the requests of these sites in `metrics` from now on, and shows no other sites there.
+    /// Prepares the table for requests: moves it to its final place in memory, counts the requests of its sites in `metrics`
+    /// from now on, and shows no other sites there.
     pub fn count_in(&mut self, metrics: &Metrics) {
+        // Not while it is built: then the text and the tree of the configuration are in memory as well.
+        self.hosts.settle();
         let names = self.sites.iter().map(|site| &site.name);
         let (counters, of_sites) = metrics.set_sites(names);
         for entry in self.hosts.entries_mut() {
@@ -290,7 +295,7 @@ impl SiteTable {
         let Site { name, options, .. } = self.site(id);
         let site = Site {
             name: Arc::clone(name),
-            options: options.clone(),
+            options: Arc::clone(options),
             hosts: Vec::new(),
             conditional: None,
             routes: RouteSet::EMPTY,
@@ -348,17 +353,24 @@ pub struct DuplicateHost {
     pub site: usize,
 }
 
-/// Builds a [`SiteTable`]; equal patterns, routes and route sets become one in memory.
+/// Builds a [`SiteTable`]; equal patterns, routes, route sets and options become one in memory.
 #[derive(Debug, Default)]
 pub struct SiteTableBuilder {
     hosts: HostTable,
     routes: RouteTableBuilder,
     sites: Vec<Site>,
     patterns: HashSet<PathPattern, RandomState>,
+    /// By their hashes.
+    options: HashMap<u64, Arc<SiteOptions>, RandomState>,
     listeners: Vec<ListenAddress>,
 }
 
 impl SiteTableBuilder {
+    /// A builder for this many sites; there may be more. A table that grows exists twice for a moment.
+    pub fn with_room(sites: usize) -> Self {
+        Self { hosts: HostTable::with_room(sites), sites: Vec::with_capacity(sites), ..Self::default() }
+    }
+
     /// The pattern that `text` is; its text is shared by all routes that have it.
     pub fn pattern(&mut self, text: &str) -> Result<PathPattern, PathPatternError> {
         if let Some(pattern) = self.patterns.get(text) {
@@ -386,6 +398,13 @@ impl SiteTableBuilder {
     /// Adds a site without hosts and returns its index.
     pub fn site(&mut self, name: Arc<str>, options: SiteOptions, routes: Routes) -> usize {
         let Routes { set, conditional } = routes;
+        let hash = self.options.hasher().hash_one(&options);
+        let known = self.options.get(&hash).filter(|known| ***known == options).cloned();
+        let options = known.unwrap_or_else(|| {
+            let options = Arc::new(options);
+            self.options.insert(hash, Arc::clone(&options));
+            options
+        });
         self.sites.push(Site { name, options, hosts: Vec::new(), conditional, routes: set });
         self.sites.len() - 1
     }
@@ -397,8 +416,8 @@ impl SiteTableBuilder {
     /// Another site, or this one, has the host already.
     pub fn host(&mut self, index: usize, host: &HostPattern) -> Result<(), DuplicateHost> {
         let (name, below) = match host {
-            HostPattern::Exact(name) => (name.as_str(), false),
-            HostPattern::Below(name) => (name.as_str(), true),
+            HostPattern::Exact(name) => (&**name, false),
+            HostPattern::Below(name) => (&**name, true),
             HostPattern::Any => ("", true),
         };
         let any = *host == HostPattern::Any;
@@ -410,8 +429,8 @@ impl SiteTableBuilder {
             }
         }
         let site = &mut self.sites[index];
-        let text: Arc<str> = host.to_string().into();
         site.hosts.reserve_exact(1);
+        let text = host.text();
         site.hosts.push(if *text == *site.name { Arc::clone(&site.name) } else { text });
         for listener in numbers {
             let of = Owner {
@@ -447,16 +466,10 @@ impl SiteTableBuilder {
     }
 
     /// The finished table.
-    pub fn build(mut self) -> SiteTable {
-        self.hosts.shrink();
-        self.sites.shrink_to_fit();
-        SiteTable {
-            hosts: self.hosts,
-            routes: self.routes.build(),
-            sites: self.sites,
-            listeners: self.listeners,
-            ..SiteTable::default()
-        }
+    pub fn build(self) -> SiteTable {
+        let Self { hosts, routes, mut sites, listeners, .. } = self;
+        sites.shrink_to_fit();
+        SiteTable { hosts, routes: routes.build(), sites, listeners, ..SiteTable::default() }
     }
 }
 

@@ -66,6 +66,25 @@ fn hosts_are_found_by_the_longest_match() {
 }
 
 #[test]
+fn sites_with_equal_options_share_them() {
+    let mut builder = SiteTableBuilder::with_room(1);
+    let routes = builder.route_set(Vec::new()).unwrap();
+    for (host, keep_slashes) in [("a", false), ("b", true), ("c", false)] {
+        let options = SiteOptions { keep_slashes, ..SiteOptions::default() };
+        let site = builder.site(host.into(), options, routes.clone());
+        builder.host(site, &host.parse().unwrap()).unwrap();
+    }
+    let table = builder.build();
+    let [a, b, c] = table.sites() else { panic!("{} sites", table.sites().len()) };
+    assert!(Arc::ptr_eq(&a.options, &c.options) && b.options.keep_slashes && !a.options.keep_slashes);
+    let keeps = |host: &[u8]| table.find(host).map(|id| table.keeps_slashes(id));
+    assert_eq!(
+        [keeps(b"a"), keeps(b"b"), keeps(b"c"), keeps(b"d")],
+        [Some(false), Some(true), Some(false), None]
+    );
+}
+
+#[test]
 fn a_host_belongs_to_one_site() {
     let mut builder = SiteTableBuilder::default();
     let routes = builder.route_set(Vec::new()).unwrap();

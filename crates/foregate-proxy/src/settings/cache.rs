@@ -101,6 +101,20 @@ pub struct CacheSettings {
 }
 
 impl CacheSettings {
+    /// Returns true if both do the same with every request. Expressions and conditions cannot be compared: with any, the result is false.
+    fn is_same(&self, other: &Self) -> bool {
+        let Self { policy, query, ignores_removed_authorization, status_name, purge_token, shield, .. } =
+            self;
+        !self.has_expressions()
+            && !other.has_expressions()
+            && *policy == other.policy
+            && *query == other.query
+            && *ignores_removed_authorization == other.ignores_removed_authorization
+            && *status_name == other.status_name
+            && *purge_token == other.purge_token
+            && *shield == other.shield
+    }
+
     /// Returns whether something has to be evaluated for each request.
     pub fn has_expressions(&self) -> bool {
         !self.key.is_empty() || !self.bypass.is_empty() || !self.ttl_conditions.is_empty()
@@ -118,7 +132,7 @@ impl fmt::Debug for CacheSettings {
     }
 }
 
-/// The cache of a route, if it has one. Two values are equal only if they are the same object.
+/// The cache of a route, if it has one. Two values are equal only if they are the same object, so equal ones should be [shared](Self::shared).
 #[derive(Debug, Clone, Default)]
 pub struct RouteCache {
     settings: Option<Arc<CacheSettings>>,
@@ -130,6 +144,22 @@ impl RouteCache {
     /// The cache of a route.
     pub fn new(cache: CacheSettings) -> Self {
         Self { settings: Some(Arc::new(cache)), is_of_site: false }
+    }
+
+    /// The first of the `known` ones that does the same, or this one, which is then known, too. Only some of the last are looked at.
+    #[must_use]
+    pub fn shared(self, known: &mut Vec<Self>) -> Self {
+        const LOOKED_AT: usize = 16;
+        let Some(settings) = &self.settings else { return self };
+        let is_same = |other: &&Self| {
+            other.is_of_site == self.is_of_site
+                && other.settings.as_ref().is_some_and(|other| other.is_same(settings))
+        };
+        if let Some(found) = known.iter().rev().take(LOOKED_AT).find(is_same) {
+            return found.clone();
+        }
+        known.push(self.clone());
+        self
     }
 
     /// The same cache as that of all routes of a site.
@@ -165,5 +195,23 @@ impl Eq for RouteCache {}
 impl Hash for RouteCache {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.address().hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_that_do_the_same_are_shared() {
+        let mut known = Vec::new();
+        let cache = |shield| RouteCache::new(CacheSettings { shield, ..CacheSettings::default() });
+        let first = cache(false).shared(&mut known);
+        assert_eq!(cache(false).shared(&mut known), first);
+        assert_ne!(cache(true).shared(&mut known), first);
+        // It is shown where the cache of a route stands.
+        assert_ne!(cache(false).of_site().shared(&mut known), first);
+        assert_eq!(RouteCache::default().shared(&mut known), RouteCache::default());
+        assert_eq!(known.len(), 3);
     }
 }

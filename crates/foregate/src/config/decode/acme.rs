@@ -45,14 +45,12 @@ const CHALLENGES: &[(&str, ChallengeKind)] = &[
 /// The defaults of `on-demand { rate }`.
 const RATE: (u32, Duration) = (10, Duration::from_secs(60));
 
-/// A site as far as its certificates are concerned.
+/// A site that may get certificates by itself: it, or a listener, asks for them, and it has none in files.
 pub(super) struct CertifiedSite {
     pub(super) hosts: Vec<HostPattern>,
     pub(super) place: Place,
     /// The issuer that the site states itself.
     pub(super) issuer: Option<IssuedBy>,
-    /// The site has certificates in files.
-    pub(super) has_files: bool,
 }
 
 /// The settings of `acme`; its names come later.
@@ -131,7 +129,7 @@ impl Acme {
             without_clear(decoder, &mut automatic, challenges);
         }
         let mut names: BTreeMap<Arc<str>, IssuedBy> = BTreeMap::new();
-        for site in sites.iter().filter(|site| !site.has_files) {
+        for site in sites {
             let Some(issuer) = site.issuer.or(listener) else { continue };
             for host in &site.hosts {
                 let name = host.to_string();

@@ -122,8 +122,8 @@ fn disk(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, before: &[Cach
     Some(CacheDisk { folder, size: size? })
 }
 
-/// What a `cache` refers to: modules, and the shield.
-pub(super) type References<'r, 'm> = (&'r mut Modules<'m>, Option<&'r ReadShield>);
+/// What a `cache` refers to: modules, the shield, and the caches that were read before, to share equal ones.
+pub(super) type References<'r, 'm> = (&'r mut Modules<'m>, Option<&'r ReadShield>, &'r mut Vec<RouteCache>);
 
 /// The cache of a site, which its routes inherit.
 #[derive(Default)]
@@ -135,8 +135,9 @@ pub(super) struct SiteCache {
 impl SiteCache {
     /// Reads it.
     pub(super) fn read(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, refers: References<'_, '_>) {
+        let (modules, shield, known) = refers;
         self.place = Some(item.place());
-        self.cache = decode(decoder, item, refers).of_site();
+        self.cache = read(decoder, item, modules, shield).of_site().shared(known);
     }
 
     /// Warns if no route inherits it.
@@ -174,11 +175,20 @@ impl SiteCache {
     }
 }
 
-/// Reads a `cache`.
+/// The `cache` of a route.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
-    (modules, shield): References<'_, '_>,
+    (modules, shield, known): References<'_, '_>,
+) -> RouteCache {
+    read(decoder, item, modules, shield).shared(known)
+}
+
+fn read(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    modules: &mut Modules<'_>,
+    shield: Option<&ReadShield>,
 ) -> RouteCache {
     let is_on = decoder.flag(item);
     let mut cache = CacheSettings::default();

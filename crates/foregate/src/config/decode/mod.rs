@@ -113,7 +113,8 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let (fallback, passed) = fallback::of_all(&mut decoder, &items_of_fallback, &upstreams, &mut modules);
     settings.passed = passed;
     settings.fallback.clone_from(&fallback);
-    let mut sites = site::Sites::new(&upstreams, modules, top, idle, inspect);
+    let count = nodes.iter().filter(|(key, _)| key.name == "site").count();
+    let mut sites = site::Sites::new(&upstreams, modules, top, idle, inspect, count);
     sites.fall_back(fallback);
     let shield = nodes.iter().find(|(key, _)| key.name == "shield").map(|(key, item)| (*key, *item));
     let shield = shield::ReadShield::decode(&mut decoder, shield);

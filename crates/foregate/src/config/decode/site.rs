@@ -11,7 +11,7 @@ use foregate_proxy::routing::{
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
     AccessLogSettings, Action, Compare, CompareMode, Fallback, Files, FixedResponse, Listen, Mirror, Route,
-    RoutePlan, RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
+    RouteCache, RoutePlan, RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
 };
 
 use super::access_log;
@@ -89,6 +89,8 @@ pub(super) struct Sites<'u> {
     tapped: Option<Place>,
     /// The shield that caches may name.
     shield: Option<&'u ReadShield>,
+    /// The caches that were read, to share equal ones.
+    caches: Vec<RouteCache>,
 }
 
 impl<'u> Sites<'u> {
@@ -98,8 +100,9 @@ impl<'u> Sites<'u> {
         top: Scope,
         idle: Idle<'u>,
         inspect: bool,
+        sites: usize,
     ) -> Self {
-        let builder = SiteTableBuilder::default();
+        let builder = SiteTableBuilder::with_room(sites);
         let (places, tls, uncertified) = (Vec::new(), Vec::new(), Vec::new());
         let folders = Vec::new();
         Self {
@@ -120,6 +123,7 @@ impl<'u> Sites<'u> {
             compares: false,
             tapped: None,
             shield: None,
+            caches: Vec::new(),
         }
     }
 
@@ -252,7 +256,7 @@ impl<'u> Sites<'u> {
                 "route" => routes.push(item),
                 "access-log" => {
                     let log = access_log::decode(decoder, item, &mut self.modules, self.inspect);
-                    let site = hosts.first().map(|host| host.to_string().into());
+                    let site = hosts.first().map(HostPattern::text);
                     self.access_logs.extend(log.map(|log| AccessLogSettings { site, ..log }));
                 }
                 "listeners" => options.listeners = conditions::listeners(decoder, item, listeners),
@@ -276,7 +280,7 @@ impl<'u> Sites<'u> {
                     self.compares = true;
                     self.see_mode(options.compare.as_deref(), item);
                 }
-                "cache" => cache.read(decoder, item, (&mut self.modules, self.shield)),
+                "cache" => cache.read(decoder, item, (&mut self.modules, self.shield, &mut self.caches)),
                 "server-timing" => options.server_timing = decoder.flag(item),
                 "redirect-https" => {
                     let port = decoder.prop(item, "port", |v| value::number(v, 1..=65_535));
@@ -297,15 +301,21 @@ impl<'u> Sites<'u> {
         if let Some(host) = hosts.iter().find(|host| issuer.is_none() && inspection.lacks(host)) {
             self.uncertified.push((host.clone(), item.place()));
         }
-        self.certified.push(CertifiedSite { hosts: hosts.clone(), place: item.place(), issuer, has_files });
-        let (Some(routes), Some(first)) = (routes, hosts.first()) else { return };
-        let site = self.builder.site(first.to_string().into(), options, routes);
-        self.places.push(item.place());
-        for host in &hosts {
-            if let Err(duplicate) = self.builder.host(site, host) {
-                let problem = Problem::new(Some(item.place()), format!("`{host}` belongs to a site already"));
-                decoder.push(problem.also(self.places[duplicate.site], "this one"));
+        if let (Some(routes), Some(first)) = (routes, hosts.first()) {
+            let site = self.builder.site(first.text(), options, routes);
+            self.places.push(item.place());
+            for host in &hosts {
+                if let Err(duplicate) = self.builder.host(site, host) {
+                    let message = format!("`{host}` belongs to a site already");
+                    let problem = Problem::new(Some(item.place()), message);
+                    decoder.push(problem.also(self.places[duplicate.site], "this one"));
+                }
             }
+        }
+        // Most configurations have many sites, and none that gets certificates by itself.
+        let is_issued = |listen: &Listen| listen.tls.as_ref().is_some_and(|tls| tls.automatic.is_some());
+        if !has_files && (issuer.is_some() || listeners.iter().any(is_issued)) {
+            self.certified.push(CertifiedSite { hosts, place: item.place(), issuer });
         }
     }
 
@@ -435,7 +445,7 @@ impl<'u> Sites<'u> {
                     self.see_mode(compared.as_deref(), item);
                 }
                 "cache" => {
-                    let refers = (&mut self.modules, self.shield);
+                    let refers = (&mut self.modules, self.shield, &mut self.caches);
                     cached = Some((item.place(), cache::decode(decoder, item, refers)));
                 }
                 name => debug_assert!(false, "{name} is not read"),
