@@ -4,6 +4,8 @@
 //! tags. Markup is inserted, and an element removed, only if the state of tree construction after it is the same as without the change: the
 //! rest of the document keeps its meaning. Other changes are skipped, and counted.
 
+mod endings;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -11,11 +13,11 @@ use crate::charset::Charset;
 use crate::references;
 use crate::scan::names::{EMPTY, Name};
 use crate::selector::Selector;
-use crate::splice::{Next, SpliceTarget, close_to, inserted, may_lack_its_end, text_of};
+use crate::splice::{Next, SpliceTarget, close_to, inserted};
 use crate::tree::select::{self, ElementFacts, Select, Subject};
 use crate::tree::{
-    BODY, Content, DEPTH, Event, FRAMESET, FoundToken, Id, Mode, Node, Origin, Space, TEMPLATE, Token,
-    Tokens, Tree, adjusted, attributes,
+    Content, DEPTH, Event, FRAMESET, FoundToken, Id, Mode, Node, Origin, Space, TEMPLATE, Token, Tokens,
+    Tree, adjusted, attributes,
 };
 
 /// How much of a document is held back at most until it is clear that no `frameset` replaces a body, bytes.
@@ -437,8 +439,8 @@ impl Follower {
             self.push(Op { opens, ..Op::new(at, deed, Tally::Nothing) });
         }
         self.tree.take(found.token);
-        let is_deep = self.tree.exceeded || self.tree.stack.len() > DEPTH;
-        let events = std::mem::take(&mut self.tree.events);
+        let is_deep = self.tree.exceeded || self.tree.open.nodes.len() > DEPTH;
+        let events = std::mem::take(&mut self.tree.open.events);
         self.work += std::mem::take(&mut self.tree.work) + (events.len() * self.watched.len()) as u64;
         let (start, end) = (self.base + found.start as u64, self.base + found.end as u64);
         let at = At { token: found.token, start, end, from, opens, refers };
@@ -453,15 +455,17 @@ impl Follower {
         }
         // Elements without content, and elements with insertions after their end tag.
         self.ended_behind(&events, &at);
-        self.tree.events = events;
+        self.tree.open.events = events;
         match found.token {
-            Token::Start(name, _) => self.tokens.go_on(self.tree.content, name, self.tree.has_cdata()),
-            _ => self.tokens.go_on(Content::Markup, EMPTY, self.tree.has_cdata()),
+            Token::Start(name, _) => self.tokens.go_on(self.tree.content, name, self.tree.open.has_cdata()),
+            _ => self.tokens.go_on(Content::Markup, EMPTY, self.tree.open.has_cdata()),
         }
-        if self.infos.len() > 64 + 4 * self.tree.stack.len() {
+        if self.infos.len() > 64 + 4 * self.tree.open.nodes.len() {
             let tree = &self.tree;
             self.work += self.infos.len() as u64 * tree.size();
-            self.infos.retain(|id, _| *id == 0 || tree.position(*id).is_some() || tree.is_formatting(*id));
+            self.infos.retain(|id, _| {
+                *id == 0 || tree.open.position(*id).is_some() || tree.formatting.contains(*id)
+            });
             self.named = self.infos.values().map(|info| info.names.capacity()).sum();
         }
         if !self.tree.frameset_ok {
@@ -510,7 +514,7 @@ impl Follower {
             self.named += parent.names.capacity() - before;
         }
         // The content of a template is a document of its own.
-        let is_template = self.tree.stack.iter().rev().find(|open| open.id == node.parent);
+        let is_template = self.tree.open.nodes.iter().rev().find(|open| open.id == node.parent);
         let known = match is_template.is_some_and(|open| open.is(TEMPLATE)) {
             true => ElementFacts::default(),
             false => parent.known.clone(),
@@ -559,9 +563,9 @@ impl Follower {
         let (feature, dry, html) = (rule.feature, rule.dry, Arc::clone(&rule.html));
         let depth = match table {
             Some(_) => None,
-            None => self.before.position(node.parent).map(|place| place + 1),
+            None => self.before.open.position(node.parent).map(|place| place + 1),
         };
-        let is_open = self.tree.position(node.id).is_some();
+        let is_open = self.tree.open.position(node.id).is_some();
         let done = match rule.act {
             Act::Tell(selector) => {
                 self.tells.push_back((at.start, feature, selector));
@@ -656,190 +660,5 @@ impl Follower {
         self.push(Op { opens, ..Op::new(at.start, Operation::Hold, tally) });
         let closed = closers.map(|closers| (closed, closers));
         self.removal = Some(Removal { node, start: at.start, before, closed });
-    }
-
-    /// Handles the elements that the present token ends, except the one with this end tag, and one without content.
-    fn ended(&mut self, events: &[Event], at: &At) {
-        let own = Self::own(events, at);
-        for event in events {
-            let Event::Closed(node) = event else { continue };
-            if node.id >= at.from {
-                continue;
-            }
-            let is_own = own == Some(node.id);
-            if self.removal.as_ref().is_some_and(|removal| removal.node.id == node.id) {
-                if is_own {
-                    continue;
-                }
-                self.forget(node.id, true);
-                self.end_removal(at, Some(at.token));
-            }
-            if self.removal.is_none() {
-                self.end_watched(node, at, is_own);
-            }
-        }
-        // The end tag of the body closes nothing, and insertions at the body's end come before it.
-        if matches!(at.token, Token::End(BODY))
-            && let Some(body) = self.tree.stack.get(1).copied().filter(|node| node.is(BODY))
-        {
-            self.end_watched(&body, at, true);
-        }
-    }
-
-    /// The element to which the present end tag belongs.
-    fn own(events: &[Event], at: &At) -> Option<Id> {
-        let Token::End(name) = at.token else { return None };
-        let last = events.iter().rev().find_map(|event| match event {
-            Event::Closed(node) => Some(*node),
-            _ => None,
-        })?;
-        let is_heading =
-            |name: Name| text_of(name).is_some_and(|name| matches!(name.as_bytes(), [b'h', b'1'..=b'6']));
-        (last.name == name || is_heading(last.name) && is_heading(name)).then_some(last.id)
-    }
-
-    /// Applies the operations at the end of an element; those after its own end tag come later.
-    fn end_watched(&mut self, node: &Node, at: &At, own: bool) {
-        // An element that has been removed is not on the stack.
-        let position = self.before.position(node.id);
-        let all: Vec<_> = self.watched.iter().filter(|watched| watched.id == node.id).copied().collect();
-        for after in [false, true] {
-            for watched in &all {
-                let Some(rule) = self.rules.get(watched.rule) else { continue };
-                if matches!(rule.act, Act::After(_)) != after || after && own {
-                    continue;
-                }
-                let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
-                let place = match after {
-                    true => SpliceTarget { parent: node.parent, depth: position },
-                    false => SpliceTarget { parent: node.id, depth: position.map(|position| position + 1) },
-                };
-                let next = Next { token: at.token, then: &self.tree };
-                let found = inserted(&self.before, place, &html, Some(&next), at.from, &mut self.work)
-                    .filter(|_| !at.joins(&html));
-                self.insert(at.start, found, &html, Doing { feature, dry, opens: at.opens });
-            }
-        }
-        self.forget(node.id, own);
-    }
-
-    /// Drops the operations at the end of an element, except those after it.
-    fn forget(&mut self, id: Id, but_behind: bool) {
-        let rules = &self.rules;
-        self.watched.retain(|watched| {
-            let after = rules.get(watched.rule).is_some_and(|rule| matches!(rule.act, Act::After(_)));
-            watched.id != id || but_behind && after
-        });
-    }
-
-    /// Applies the operations after the end tag of an element, or after one without content.
-    fn ended_behind(&mut self, events: &[Event], at: &At) {
-        let own = Self::own(events, at);
-        let closed = events.iter().filter_map(|event| match event {
-            Event::Closed(node) if own == Some(node.id) || node.id >= at.from => Some(*node),
-            _ => None,
-        });
-        for node in closed {
-            if self.removal.as_ref().is_some_and(|removal| removal.node.id == node.id) {
-                self.forget(node.id, true);
-                self.end_removal(at, None);
-            }
-            if self.removal.is_some() {
-                continue;
-            }
-            let all: Vec<_> = self.watched.iter().filter(|watched| watched.id == node.id).copied().collect();
-            let mut state: Option<Tree> = None;
-            for watched in all {
-                let Some(rule) = self.rules.get(watched.rule) else { continue };
-                let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
-                let place = SpliceTarget { parent: node.parent, depth: None };
-                let behind = state.as_ref().unwrap_or(&self.tree);
-                let found = inserted(behind, place, &html, None, self.tree.next_id(), &mut self.work);
-                let before = std::mem::replace(&mut self.before, Tree::new());
-                let done = self.insert(at.end, found, &html, Doing { feature, dry, opens: false });
-                let behind = std::mem::replace(&mut self.before, before);
-                if done && !dry {
-                    state = Some(behind);
-                }
-            }
-            self.forget(node.id, false);
-        }
-    }
-
-    /// The element that is being taken out is over: with the end of the present token, or before it.
-    fn end_removal(&mut self, at: &At, next: Option<Token>) {
-        let Some(Removal { node, before, closed, .. }) = self.removal.take() else { return };
-        let own = next.is_none();
-        let place = if own { at.end } else { at.start };
-        let ends = own || may_lack_its_end(&node);
-        let ways = std::iter::once((before, String::new())).chain(closed);
-        let way = ways.filter(|_| ends).find_map(|(without, closers)| {
-            let mut then = without.clone();
-            next.into_iter().for_each(|token| then.take(token));
-            self.work += 2 * then.size() + std::mem::take(&mut then.work);
-            self.goes_on_without(&then, node.id).map(|loosens| (without, closers, loosens))
-        });
-        self.push(match &way {
-            Some((_, closers, _)) => Op::new(place, Operation::Cut(closers.clone()), Tally::Nothing),
-            None => Op::new(place, Operation::Keep, Tally::Left),
-        });
-        if let Some((without, _, loosens)) = way {
-            self.loosened |= loosens;
-            if !own {
-                self.before = without;
-            }
-        }
-    }
-
-    /// Returns `Some` if the document continues equally from this state without the element; true if a `frameset` could then replace the
-    /// body.
-    fn goes_on_without(&self, without: &Tree, id: Id) -> Option<bool> {
-        let has_body = without.stack.get(1).is_some_and(|node| node.is(BODY));
-        let loosens = without.frameset_ok && !self.tree.frameset_ok;
-        if self.tree.goes_on_like(without, id) {
-            return (!loosens || has_body).then_some(loosens);
-        }
-        // The next token implies the head or the body as the element did.
-        (without.is_before_body() && self.tree.has_only_begun()).then_some(true)
-    }
-
-    /// The document ends, and with it all that is open.
-    fn end_all(&mut self) {
-        let at = self.base + (self.held.len() - self.gone) as u64;
-        if let Some(removal) = self.removal.take() {
-            self.push(match may_lack_its_end(&removal.node) {
-                true => Op::new(at, Operation::Cut(String::new()), Tally::Nothing),
-                false => Op::new(at, Operation::Keep, Tally::Left),
-            });
-        }
-        let mut state = self.tree.clone();
-        let may = self.tokens.is_between() || self.tokens.is_in_text() && !self.tokens.is_unfinished();
-        for node in self.tree.stack.clone().into_iter().rev() {
-            let all: Vec<_> = self.watched.iter().filter(|watched| watched.id == node.id).copied().collect();
-            for (after, watched) in
-                [false, true].into_iter().flat_map(|after| all.iter().map(move |one| (after, one)))
-            {
-                let Some(rule) = self.rules.get(watched.rule) else { continue };
-                let Some(position) =
-                    state.position(node.id).filter(|_| matches!(rule.act, Act::After(_)) == after)
-                else {
-                    continue;
-                };
-                let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
-                let place = match after {
-                    true => SpliceTarget { parent: node.parent, depth: Some(position) },
-                    false => SpliceTarget { parent: node.id, depth: Some(position + 1) },
-                };
-                let found =
-                    inserted(&state, place, &html, None, state.next_id(), &mut self.work).filter(|_| may);
-                // Nothing can replace the body any more.
-                let found = found.map(|(closers, tree, _)| (closers, tree, false));
-                let done = self.insert(at, found, &html, Doing { feature, dry, opens: false });
-                if done && !dry {
-                    state.take_from(&self.before);
-                }
-            }
-        }
-        self.watched.clear();
     }
 }

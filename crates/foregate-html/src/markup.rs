@@ -38,7 +38,7 @@ fn read(html: &str, around: Option<(u128, Space)>) -> Option<Partial> {
     tree.take(Token::Start(around.map_or(TEMPLATE, |(name, _)| name), Facts::default()));
     let from = tree.next_id();
     let mut tokens = Tokens::new();
-    tokens.go_on(Content::Markup, EMPTY, tree.has_cdata());
+    tokens.go_on(Content::Markup, EMPTY, tree.open.has_cdata());
     // How many start tags of a name have no end tag yet.
     let mut balance: HashMap<String, usize> = HashMap::new();
     let mut opened: HashMap<Id, String> = HashMap::new();
@@ -49,7 +49,7 @@ fn read(html: &str, around: Option<(u128, Space)>) -> Option<Partial> {
         let closed = |event: &Event, fits: fn(Id, Id) -> bool, id| matches!(event, Event::Closed(node) if fits(node.id, id));
         match found.token {
             Token::Start(..) => {
-                let events = &tree.events;
+                let events = &tree.open.events;
                 let is_empty = events.iter().any(|event| closed(event, |one, two| one >= two, next));
                 let is_html =
                     || name.contains('-') || HTML_ONLY.split_ascii_whitespace().any(|known| known == name);
@@ -67,7 +67,7 @@ fn read(html: &str, around: Option<(u128, Space)>) -> Option<Partial> {
                 let own =
                     |event: &Event| matches!(event, Event::Closed(node) if node.id >= from && node.id < next);
                 let open = balance.get_mut(&name).filter(|count| **count > 0);
-                let is_own = tree.events.iter().any(own) || open.is_some();
+                let is_own = tree.open.events.iter().any(own) || open.is_some();
                 open.into_iter().for_each(|count| *count -= 1);
                 if !is_own {
                     return Some(Partial::Closes(name));
@@ -75,12 +75,13 @@ fn read(html: &str, around: Option<(u128, Space)>) -> Option<Partial> {
             }
             _ => {}
         }
-        if around.is_some() && tree.events.iter().any(|event| closed(event, |one, two| one < two, from)) {
+        if around.is_some() && tree.open.events.iter().any(|event| closed(event, |one, two| one < two, from))
+        {
             return Some(Partial::Unfinished);
         }
         match found.token {
-            Token::Start(name, _) => tokens.go_on(tree.content, name, tree.has_cdata()),
-            _ => tokens.go_on(Content::Markup, EMPTY, tree.has_cdata()),
+            Token::Start(name, _) => tokens.go_on(tree.content, name, tree.open.has_cdata()),
+            _ => tokens.go_on(Content::Markup, EMPTY, tree.open.has_cdata()),
         }
     }
     let open = tree.open_since(from).find(|node| !may_lack_its_end(node) || node.space != Space::Html);

@@ -62,10 +62,10 @@ fn insert_into(
     if tree.mode == Mode::Text && html.contains('<') {
         return None;
     }
-    let in_select = tree.is_in_select();
+    let in_select = tree.open.is_in_select();
     let mut tokens = Tokens::new();
-    tokens.go_on(Content::Markup, EMPTY, tree.has_cdata());
-    let html_id = state.stack.first().map_or(0, |html| html.id);
+    tokens.go_on(Content::Markup, EMPTY, tree.open.has_cdata());
+    let html_id = state.open.nodes.first().map_or(0, |html| html.id);
     let mut landed = false;
     while let Some(found) = tokens.next(html.as_bytes(), true) {
         let fits = |name| matches!(name, OPTION | OPTGROUP | HR | SCRIPT | TEMPLATE);
@@ -74,7 +74,7 @@ fn insert_into(
         }
         tree.take(found.token);
         if !landed {
-            let first = tree.events.iter().find_map(|event| match event {
+            let first = tree.open.events.iter().find_map(|event| match event {
                 Event::Opened { node, .. } => Some(node.parent),
                 Event::Inserted(parent) => Some(*parent),
                 Event::Closed(_) => None,
@@ -83,7 +83,7 @@ fn insert_into(
                 landed = parent == place.parent
                     || place.parent == html_id
                     // An element that is implied comes first.
-                    || place.parent >= from && (parent >= from || tree.events.len() > 1);
+                    || place.parent >= from && (parent >= from || tree.open.events.len() > 1);
                 if !landed {
                     return None;
                 }
@@ -91,16 +91,16 @@ fn insert_into(
         }
         // A tag that means nothing here would leave its content behind.
         let opens = |event: &Event| matches!(event, Event::Opened { origin: Origin::Tag, .. });
-        if matches!(found.token, Token::Start(..)) && !tree.events.iter().any(opens) {
+        if matches!(found.token, Token::Start(..)) && !tree.open.events.iter().any(opens) {
             return None;
         }
         // The elements around it stay open.
-        if tree.events.iter().any(|event| matches!(event, Event::Closed(node) if node.id < from)) {
+        if tree.open.events.iter().any(|event| matches!(event, Event::Closed(node) if node.id < from)) {
             return None;
         }
         match found.token {
-            Token::Start(name, _) => tokens.go_on(tree.content, name, tree.has_cdata()),
-            _ => tokens.go_on(Content::Markup, EMPTY, tree.has_cdata()),
+            Token::Start(name, _) => tokens.go_on(tree.content, name, tree.open.has_cdata()),
+            _ => tokens.go_on(Content::Markup, EMPTY, tree.open.has_cdata()),
         }
     }
     if !landed || !tokens.is_between() || tokens.passed() != html.len() || tree.exceeded {
@@ -123,14 +123,14 @@ fn insert_into(
 pub(crate) fn close_to(tree: &mut Tree, depth: Option<usize>) -> Option<String> {
     let mut closers = String::new();
     while let Some(depth) = depth
-        && tree.stack.len() > depth
+        && tree.open.nodes.len() > depth
     {
-        let (length, node) = (tree.stack.len(), *tree.stack.last()?);
+        let (length, node) = (tree.open.nodes.len(), *tree.open.nodes.last()?);
         closers.push_str("</");
         closers.push_str(&text_of(node.name)?);
         closers.push('>');
         tree.take(Token::End(node.name));
-        if tree.stack.len() != length - 1 {
+        if tree.open.nodes.len() != length - 1 {
             return None;
         }
     }

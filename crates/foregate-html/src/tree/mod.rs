@@ -18,8 +18,9 @@ mod tables;
 mod tokens;
 
 pub(crate) use self::adjust::{adjusted, has_namespace};
-pub(crate) use self::formatting::Formatting;
+pub(crate) use self::formatting::{Formatting, FormattingList};
 pub(crate) use self::kinds::*;
+pub(crate) use self::stack::OpenElements;
 pub(crate) use self::tokens::{FoundToken, Tokens, attributes};
 use crate::scan::names::Name;
 
@@ -150,8 +151,8 @@ pub(crate) enum Mode {
 /// The state.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
-    pub stack: Vec<Node>,
-    formatting: Vec<Formatting>,
+    pub open: OpenElements,
+    pub formatting: FormattingList,
     pub mode: Mode,
     /// The mode after the text of an element.
     behind: Mode,
@@ -161,16 +162,12 @@ pub(crate) struct Tree {
     /// A `frameset` may still replace the body.
     pub frameset_ok: bool,
     pub quirks: bool,
-    /// Insertions into a table are placed before it.
-    fosters: bool,
     /// The tokenizer's state after the start tag.
     pub content: Content,
-    next: Id,
     /// More is open than may be.
     pub exceeded: bool,
     /// The number of open elements that have been looked at or copied, about.
     pub work: u64,
-    pub events: Vec<Event>,
 }
 
 /// The result of a mode: the token is done, or to be processed again in the new mode.
@@ -184,8 +181,8 @@ impl Tree {
     /// At the start of a document.
     pub fn new() -> Self {
         Self {
-            stack: Vec::new(),
-            formatting: Vec::new(),
+            open: OpenElements { next: 1, ..OpenElements::default() },
+            formatting: FormattingList::default(),
             mode: Mode::Initial,
             behind: Mode::InBody,
             templates: Vec::new(),
@@ -193,54 +190,53 @@ impl Tree {
             form: None,
             frameset_ok: true,
             quirks: false,
-            fosters: false,
             content: Content::Markup,
-            next: 1,
             exceeded: false,
             work: 0,
-            events: Vec::new(),
         }
     }
 
     /// Copies the state of another one into its own memory.
     pub fn take_from(&mut self, other: &Self) {
-        let (mut stack, mut formatting) =
-            (std::mem::take(&mut self.stack), std::mem::take(&mut self.formatting));
-        let (mut templates, mut events) =
-            (std::mem::take(&mut self.templates), std::mem::take(&mut self.events));
-        stack.clone_from(&other.stack);
-        formatting.clone_from(&other.formatting);
-        templates.clone_from(&other.templates);
-        events.clear();
-        *self = Self { stack, formatting, templates, events, ..*other };
+        self.open.take_from(&other.open);
+        self.formatting.entries.clone_from(&other.formatting.entries);
+        self.templates.clone_from(&other.templates);
+        let (open, formatting) = (std::mem::take(&mut self.open), std::mem::take(&mut self.formatting));
+        let templates = std::mem::take(&mut self.templates);
+        *self = Self { open, formatting, templates, ..*other };
     }
 
     /// Processes a token. Its effects are in `events`.
     pub fn take(&mut self, token: Token) {
-        self.events.clear();
+        self.open.events.clear();
         self.content = Content::Markup;
         if token == Token::Comment {
             return self.comment();
         }
         // No mode leads back to an earlier one.
         for _ in 0..64 {
-            let done = if self.is_foreign(token) { self.foreign(token) } else { self.by_mode(token) };
+            let done = if foreign::applies(self, token) {
+                foreign::foreign(self, token)
+            } else {
+                self.by_mode(token)
+            };
             if done == Done::Yes {
                 break;
             }
         }
-        let looked = if matches!(token, Token::Start(..) | Token::End(_)) { self.stack.len() } else { 1 };
-        self.work += (looked + OPENING * self.events.len()) as u64;
-        self.exceeded |= self.stack.len() > DEPTH || self.formatting.len() > FORMATTING;
+        let looked =
+            if matches!(token, Token::Start(..) | Token::End(_)) { self.open.nodes.len() } else { 1 };
+        self.work += (looked + OPENING * self.open.events.len()) as u64;
+        self.exceeded |= self.open.nodes.len() > DEPTH || self.formatting.entries.len() > FORMATTING;
     }
 
     fn comment(&mut self) {
         let parent = match self.mode {
             Mode::Initial | Mode::BeforeHtml | Mode::AfterAfterBody | Mode::AfterAfterFrameset => 0,
-            Mode::AfterBody => self.stack.first().map_or(0, |html| html.id),
-            _ => self.current_id(),
+            Mode::AfterBody => self.open.nodes.first().map_or(0, |html| html.id),
+            _ => self.open.current_id(),
         };
-        self.events.push(Event::Inserted(parent));
+        self.open.events.push(Event::Inserted(parent));
     }
 
     /// The rules of the present mode.
@@ -250,46 +246,68 @@ impl Tree {
 
     fn by(&mut self, mode: Mode, token: Token) -> Done {
         match mode {
-            Mode::Initial => self.initial(token),
-            Mode::BeforeHtml => self.before_html(token),
-            Mode::BeforeHead => self.before_head(token),
-            Mode::InHead => self.in_head(token),
-            Mode::AfterHead => self.after_head(token),
-            Mode::InBody => self.in_body(token),
-            Mode::Text => self.in_text(token),
-            Mode::InTable => self.in_table(token),
-            Mode::InCaption => self.in_caption(token),
-            Mode::InColumns => self.in_columns(token),
-            Mode::InRows => self.in_rows(token),
-            Mode::InRow => self.in_row(token),
-            Mode::InCell => self.in_cell(token),
-            Mode::InTemplate => self.in_template(token),
-            Mode::AfterBody => self.after_body(token),
-            Mode::InFrameset => self.in_frameset(token),
-            Mode::AfterFrameset => self.after_frameset(token),
-            Mode::AfterAfterBody => self.after_after_body(token),
-            Mode::AfterAfterFrameset => self.after_after_frameset(token),
+            Mode::Initial => modes::initial(self, token),
+            Mode::BeforeHtml => modes::before_html(self, token),
+            Mode::BeforeHead => modes::before_head(self, token),
+            Mode::InHead => modes::in_head(self, token),
+            Mode::AfterHead => modes::after_head(self, token),
+            Mode::InBody => body::in_body(self, token),
+            Mode::Text => modes::in_text(self, token),
+            Mode::InTable => tables::in_table(self, token),
+            Mode::InCaption => tables::in_caption(self, token),
+            Mode::InColumns => tables::in_columns(self, token),
+            Mode::InRows => tables::in_rows(self, token),
+            Mode::InRow => tables::in_row(self, token),
+            Mode::InCell => tables::in_cell(self, token),
+            Mode::InTemplate => modes::in_template(self, token),
+            Mode::AfterBody => modes::after_body(self, token),
+            Mode::InFrameset => modes::in_frameset(self, token),
+            Mode::AfterFrameset => modes::after_frameset(self, token),
+            Mode::AfterAfterBody => modes::after_after_body(self, token),
+            Mode::AfterAfterFrameset => modes::after_after_frameset(self, token),
         }
     }
 
-    /// Returns true if `<![CDATA[` begins a text here.
-    pub fn has_cdata(&self) -> bool {
-        self.stack.last().is_some_and(|node| node.space != Space::Html)
+    /// Inserts an element with text as its content.
+    fn insert_text_element(&mut self, name: Name, content: Content) {
+        self.open.insert(name, Origin::Tag);
+        self.content = content;
+        if self.mode != Mode::Text {
+            self.behind = self.mode;
+        }
+        self.mode = Mode::Text;
     }
 
-    /// Returns true if a `select` is open, in which browsers differ.
-    pub fn is_in_select(&self) -> bool {
-        self.stack.iter().any(|node| node.is(SELECT))
-    }
-
-    /// Where in the stack an element is.
-    pub fn position(&self, id: Id) -> Option<usize> {
-        self.stack.iter().rposition(|node| node.id == id)
+    /// The mode that the stack of elements stands for.
+    fn reset_mode(&mut self) {
+        let mut mode = Mode::InBody;
+        for (at, node) in self.open.nodes.iter().enumerate().rev() {
+            if node.space != Space::Html {
+                continue;
+            }
+            mode = match node.name {
+                TD | TH if at > 0 => Mode::InCell,
+                TR => Mode::InRow,
+                TBODY | THEAD | TFOOT => Mode::InRows,
+                CAPTION => Mode::InCaption,
+                COLGROUP => Mode::InColumns,
+                TABLE => Mode::InTable,
+                TEMPLATE => self.templates.last().copied().unwrap_or(Mode::InBody),
+                HEAD if at > 0 => Mode::InHead,
+                BODY => Mode::InBody,
+                FRAMESET => Mode::InFrameset,
+                HTML if self.head.is_none() => Mode::BeforeHead,
+                HTML => Mode::AfterHead,
+                _ => continue,
+            };
+            break;
+        }
+        self.mode = mode;
     }
 
     /// The number that the next element gets.
     pub fn next_id(&self) -> Id {
-        self.next
+        self.open.next
     }
 
     /// Returns true if the rest of a document has the same meaning in both states, which were equal when the next element had the number `from`,
@@ -313,19 +331,19 @@ impl Tree {
             && self.quirks == other.quirks
             && same_option(self.head, other.head)
             && same_option(self.form, other.form)
-            && self.stack.len() == other.stack.len()
-            && self.formatting.len() == other.formatting.len()
-            && self.stack.iter().zip(&other.stack).all(same_node)
+            && self.open.nodes.len() == other.open.nodes.len()
+            && self.formatting.entries.len() == other.formatting.entries.len()
+            && self.open.nodes.iter().zip(&other.open.nodes).all(same_node)
             && self.same_formatting(other, same_node)
             && self.exceeded == other.exceeded
     }
 
     fn same_formatting(&self, other: &Self, same_node: impl Fn((&Node, &Node)) -> bool) -> bool {
-        self.formatting.iter().zip(&other.formatting).all(|pair| match pair {
+        self.formatting.entries.iter().zip(&other.formatting.entries).all(|pair| match pair {
             (Formatting::Marker, Formatting::Marker) => true,
             (Formatting::Element(one, a), Formatting::Element(two, b)) => {
                 // A closed formatting element matters, because it would be reopened.
-                let (place, other_place) = (self.position(one.id), other.position(two.id));
+                let (place, other_place) = (self.open.position(one.id), other.open.position(two.id));
                 a == b
                     && place == other_place
                     && (same_node((one, two)) || place.is_none() && one.name == two.name)
@@ -337,25 +355,25 @@ impl Tree {
     /// Returns true if there is no body yet, and nothing in the head is open.
     pub fn is_before_body(&self) -> bool {
         let before = [Mode::Initial, Mode::BeforeHtml, Mode::BeforeHead, Mode::InHead, Mode::AfterHead];
-        before.contains(&self.mode) && self.stack.len() <= 2
+        before.contains(&self.mode) && self.open.nodes.len() <= 2
     }
 
     /// Returns true if nothing but the head or the body is open.
     pub fn has_only_begun(&self) -> bool {
         let modes = [Mode::InHead, Mode::AfterHead, Mode::InBody];
-        modes.contains(&self.mode) && self.stack.len() <= 2 && self.formatting.is_empty()
+        modes.contains(&self.mode) && self.open.nodes.len() <= 2 && self.formatting.entries.is_empty()
     }
 
     /// The number of elements that a copy would copy.
     pub fn size(&self) -> u64 {
-        (self.stack.len() + self.formatting.len()) as u64
+        (self.open.nodes.len() + self.formatting.entries.len()) as u64
     }
 
     /// About how much memory it has, bytes.
     pub fn held(&self) -> usize {
         size_of::<Self>()
-            + size_of::<Node>() * self.stack.capacity()
-            + size_of::<Formatting>() * self.formatting.capacity()
-            + size_of::<Event>() * self.events.capacity()
+            + size_of::<Node>() * self.open.nodes.capacity()
+            + size_of::<Formatting>() * self.formatting.entries.capacity()
+            + size_of::<Event>() * self.open.events.capacity()
     }
 }

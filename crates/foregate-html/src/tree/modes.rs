@@ -1,6 +1,7 @@
 //! The insertion modes before, after and outside of the body (HTML, sections 13.2.6.4.1 to 13.2.6.4.6 and from 13.2.6.4.18
 //! on).
 
+use super::body::in_body;
 use super::kinds::*;
 use super::{Content, Done, Mode, Origin, Token, Tree};
 use crate::scan::names::Name;
@@ -10,237 +11,235 @@ fn implies_body(name: Name) -> bool {
     matches!(name, HEAD | BODY | HTML | BR)
 }
 
-impl Tree {
-    pub(super) fn initial(&mut self, token: Token) -> Done {
-        self.mode = Mode::BeforeHtml;
-        match token {
-            Token::Blank => self.mode = Mode::Initial,
-            Token::Doctype(quirks) => self.quirks = quirks,
-            _ => {
-                self.quirks = true;
-                return Done::Again;
-            }
-        }
-        Done::Yes
-    }
-
-    pub(super) fn before_html(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank | Token::Doctype(_) => Done::Yes,
-            Token::Start(HTML, _) => {
-                self.insert(HTML, Origin::Tag);
-                self.mode = Mode::BeforeHead;
-                Done::Yes
-            }
-            Token::End(name) if !implies_body(name) => Done::Yes,
-            _ => {
-                self.insert(HTML, Origin::Implied);
-                self.mode = Mode::BeforeHead;
-                Done::Again
-            }
+pub(super) fn initial(tree: &mut Tree, token: Token) -> Done {
+    tree.mode = Mode::BeforeHtml;
+    match token {
+        Token::Blank => tree.mode = Mode::Initial,
+        Token::Doctype(quirks) => tree.quirks = quirks,
+        _ => {
+            tree.quirks = true;
+            return Done::Again;
         }
     }
+    Done::Yes
+}
 
-    pub(super) fn before_head(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank | Token::Doctype(_) => Done::Yes,
-            Token::Start(HTML, _) => self.in_body(token),
-            Token::Start(HEAD, _) => {
-                self.head = Some(self.insert(HEAD, Origin::Tag).id);
-                self.mode = Mode::InHead;
-                Done::Yes
-            }
-            Token::End(name) if !implies_body(name) => Done::Yes,
-            _ => {
-                self.head = Some(self.insert(HEAD, Origin::Implied).id);
-                self.mode = Mode::InHead;
-                Done::Again
-            }
+pub(super) fn before_html(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank | Token::Doctype(_) => Done::Yes,
+        Token::Start(HTML, _) => {
+            tree.open.insert(HTML, Origin::Tag);
+            tree.mode = Mode::BeforeHead;
+            Done::Yes
+        }
+        Token::End(name) if !implies_body(name) => Done::Yes,
+        _ => {
+            tree.open.insert(HTML, Origin::Implied);
+            tree.mode = Mode::BeforeHead;
+            Done::Again
         }
     }
+}
 
-    pub(super) fn in_head(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank => self.insert_text(),
-            Token::Start(HTML, _) => return self.in_body(token),
-            Token::Start(BASE | BASEFONT | BGSOUND | LINK | META, _) => {
-                if let Token::Start(name, _) = token {
-                    self.insert_void(name);
-                }
-            }
-            Token::Start(name @ (TITLE | NOSCRIPT | NOFRAMES | STYLE), _) => {
-                self.insert_text_element(name, Content::Text);
-            }
-            Token::Start(SCRIPT, _) => self.insert_text_element(SCRIPT, Content::Script),
-            Token::End(HEAD) => {
-                self.pop();
-                self.mode = Mode::AfterHead;
-            }
-            Token::Start(TEMPLATE, _) => {
-                self.insert(TEMPLATE, Origin::Tag);
-                self.push_marker();
-                self.frameset_ok = false;
-                self.mode = Mode::InTemplate;
-                self.templates.push(Mode::InTemplate);
-            }
-            Token::End(TEMPLATE) => self.end_template(),
-            Token::Start(HEAD, _) | Token::Doctype(_) => {}
-            Token::End(name) if !matches!(name, BODY | HTML | BR) => {}
-            _ => {
-                self.pop();
-                self.mode = Mode::AfterHead;
-                return Done::Again;
-            }
+pub(super) fn before_head(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank | Token::Doctype(_) => Done::Yes,
+        Token::Start(HTML, _) => in_body(tree, token),
+        Token::Start(HEAD, _) => {
+            tree.head = Some(tree.open.insert(HEAD, Origin::Tag).id);
+            tree.mode = Mode::InHead;
+            Done::Yes
         }
-        Done::Yes
-    }
-
-    pub(super) fn end_template(&mut self) {
-        if !self.is_open(TEMPLATE) {
-            return;
-        }
-        self.imply_ends_thoroughly();
-        self.pop_until(|name| name == TEMPLATE);
-        self.clear_to_marker();
-        self.templates.pop();
-        self.reset_mode();
-    }
-
-    pub(super) fn after_head(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank => self.insert_text(),
-            Token::Start(HTML, _) => return self.in_body(token),
-            Token::Start(BODY, _) => {
-                self.insert(BODY, Origin::Tag);
-                self.frameset_ok = false;
-                self.mode = Mode::InBody;
-            }
-            Token::Start(FRAMESET, _) => {
-                self.insert(FRAMESET, Origin::Tag);
-                self.mode = Mode::InFrameset;
-            }
-            Token::Start(
-                BASE | BASEFONT | BGSOUND | LINK | META | NOFRAMES | SCRIPT | STYLE | TEMPLATE | TITLE,
-                _,
-            ) => self.in_head_again(token),
-            Token::End(TEMPLATE) => return self.in_head(token),
-            Token::Start(HEAD, _) | Token::Doctype(_) => {}
-            Token::End(name) if !matches!(name, BODY | HTML | BR) => {}
-            _ => {
-                self.insert(BODY, Origin::Implied);
-                self.mode = Mode::InBody;
-                return Done::Again;
-            }
-        }
-        Done::Yes
-    }
-
-    /// Handles head content after the head.
-    fn in_head_again(&mut self, token: Token) {
-        let Some(id) = self.head else { return };
-        let parent = self.current_id();
-        let head = super::Node { id, parent, name: HEAD, space: super::Space::Html, point: false };
-        self.stack.push(head);
-        self.in_head(token);
-        // It had not ended before, and does not end now.
-        if let Some(at) = self.position(id) {
-            self.stack.remove(at);
+        Token::End(name) if !implies_body(name) => Done::Yes,
+        _ => {
+            tree.head = Some(tree.open.insert(HEAD, Origin::Implied).id);
+            tree.mode = Mode::InHead;
+            Done::Again
         }
     }
+}
 
-    pub(super) fn in_text(&mut self, token: Token) -> Done {
-        match token {
-            Token::End(_) => {
-                self.pop();
-                self.mode = self.behind;
-            }
-            _ => self.insert_text(),
-        }
-        Done::Yes
-    }
-
-    pub(super) fn in_template(&mut self, token: Token) -> Done {
-        let mode = match token {
-            Token::Blank | Token::Null | Token::Text | Token::Comment | Token::Doctype(_) => {
-                return self.in_body(token);
-            }
-            Token::Start(
-                BASE | BASEFONT | BGSOUND | LINK | META | NOFRAMES | SCRIPT | STYLE | TEMPLATE | TITLE,
-                _,
-            )
-            | Token::End(TEMPLATE) => return self.in_head(token),
-            Token::Start(CAPTION | COLGROUP | TBODY | TFOOT | THEAD, _) => Mode::InTable,
-            Token::Start(COL, _) => Mode::InColumns,
-            Token::Start(TR, _) => Mode::InRows,
-            Token::Start(TD | TH, _) => Mode::InRow,
-            Token::Start(..) => Mode::InBody,
-            Token::End(_) => return Done::Yes,
-        };
-        if let Some(last) = self.templates.last_mut() {
-            *last = mode;
-        }
-        self.mode = mode;
-        Done::Again
-    }
-
-    pub(super) fn after_body(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank | Token::Start(HTML, _) => return self.in_body(token),
-            Token::Doctype(_) => {}
-            Token::End(HTML) => self.mode = Mode::AfterAfterBody,
-            _ => {
-                self.mode = Mode::InBody;
-                return Done::Again;
+pub(super) fn in_head(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank => tree.open.insert_text(),
+        Token::Start(HTML, _) => return in_body(tree, token),
+        Token::Start(BASE | BASEFONT | BGSOUND | LINK | META, _) => {
+            if let Token::Start(name, _) = token {
+                tree.open.insert_void(name);
             }
         }
-        Done::Yes
+        Token::Start(name @ (TITLE | NOSCRIPT | NOFRAMES | STYLE), _) => {
+            tree.insert_text_element(name, Content::Text);
+        }
+        Token::Start(SCRIPT, _) => tree.insert_text_element(SCRIPT, Content::Script),
+        Token::End(HEAD) => {
+            tree.open.pop();
+            tree.mode = Mode::AfterHead;
+        }
+        Token::Start(TEMPLATE, _) => {
+            tree.open.insert(TEMPLATE, Origin::Tag);
+            tree.formatting.push_marker();
+            tree.frameset_ok = false;
+            tree.mode = Mode::InTemplate;
+            tree.templates.push(Mode::InTemplate);
+        }
+        Token::End(TEMPLATE) => end_template(tree),
+        Token::Start(HEAD, _) | Token::Doctype(_) => {}
+        Token::End(name) if !matches!(name, BODY | HTML | BR) => {}
+        _ => {
+            tree.open.pop();
+            tree.mode = Mode::AfterHead;
+            return Done::Again;
+        }
     }
+    Done::Yes
+}
 
-    pub(super) fn after_after_body(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank | Token::Doctype(_) | Token::Start(HTML, _) => self.in_body(token),
-            _ => {
-                self.mode = Mode::InBody;
-                Done::Again
+pub(super) fn end_template(tree: &mut Tree) {
+    if !tree.open.is_open(TEMPLATE) {
+        return;
+    }
+    tree.open.imply_ends_thoroughly();
+    tree.open.pop_until(|name| name == TEMPLATE);
+    tree.formatting.clear_to_marker();
+    tree.templates.pop();
+    tree.reset_mode();
+}
+
+pub(super) fn after_head(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank => tree.open.insert_text(),
+        Token::Start(HTML, _) => return in_body(tree, token),
+        Token::Start(BODY, _) => {
+            tree.open.insert(BODY, Origin::Tag);
+            tree.frameset_ok = false;
+            tree.mode = Mode::InBody;
+        }
+        Token::Start(FRAMESET, _) => {
+            tree.open.insert(FRAMESET, Origin::Tag);
+            tree.mode = Mode::InFrameset;
+        }
+        Token::Start(
+            BASE | BASEFONT | BGSOUND | LINK | META | NOFRAMES | SCRIPT | STYLE | TEMPLATE | TITLE,
+            _,
+        ) => in_head_again(tree, token),
+        Token::End(TEMPLATE) => return in_head(tree, token),
+        Token::Start(HEAD, _) | Token::Doctype(_) => {}
+        Token::End(name) if !matches!(name, BODY | HTML | BR) => {}
+        _ => {
+            tree.open.insert(BODY, Origin::Implied);
+            tree.mode = Mode::InBody;
+            return Done::Again;
+        }
+    }
+    Done::Yes
+}
+
+/// Handles head content after the head.
+fn in_head_again(tree: &mut Tree, token: Token) {
+    let Some(id) = tree.head else { return };
+    let parent = tree.open.current_id();
+    let head = super::Node { id, parent, name: HEAD, space: super::Space::Html, point: false };
+    tree.open.nodes.push(head);
+    in_head(tree, token);
+    // It had not ended before, and does not end now.
+    if let Some(at) = tree.open.position(id) {
+        tree.open.nodes.remove(at);
+    }
+}
+
+pub(super) fn in_text(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::End(_) => {
+            tree.open.pop();
+            tree.mode = tree.behind;
+        }
+        _ => tree.open.insert_text(),
+    }
+    Done::Yes
+}
+
+pub(super) fn in_template(tree: &mut Tree, token: Token) -> Done {
+    let mode = match token {
+        Token::Blank | Token::Null | Token::Text | Token::Comment | Token::Doctype(_) => {
+            return in_body(tree, token);
+        }
+        Token::Start(
+            BASE | BASEFONT | BGSOUND | LINK | META | NOFRAMES | SCRIPT | STYLE | TEMPLATE | TITLE,
+            _,
+        )
+        | Token::End(TEMPLATE) => return in_head(tree, token),
+        Token::Start(CAPTION | COLGROUP | TBODY | TFOOT | THEAD, _) => Mode::InTable,
+        Token::Start(COL, _) => Mode::InColumns,
+        Token::Start(TR, _) => Mode::InRows,
+        Token::Start(TD | TH, _) => Mode::InRow,
+        Token::Start(..) => Mode::InBody,
+        Token::End(_) => return Done::Yes,
+    };
+    if let Some(last) = tree.templates.last_mut() {
+        *last = mode;
+    }
+    tree.mode = mode;
+    Done::Again
+}
+
+pub(super) fn after_body(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank | Token::Start(HTML, _) => return in_body(tree, token),
+        Token::Doctype(_) => {}
+        Token::End(HTML) => tree.mode = Mode::AfterAfterBody,
+        _ => {
+            tree.mode = Mode::InBody;
+            return Done::Again;
+        }
+    }
+    Done::Yes
+}
+
+pub(super) fn after_after_body(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank | Token::Doctype(_) | Token::Start(HTML, _) => in_body(tree, token),
+        _ => {
+            tree.mode = Mode::InBody;
+            Done::Again
+        }
+    }
+}
+
+pub(super) fn in_frameset(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank => tree.open.insert_text(),
+        Token::Start(HTML, _) => return in_body(tree, token),
+        Token::Start(FRAMESET, _) => drop(tree.open.insert(FRAMESET, Origin::Tag)),
+        Token::End(FRAMESET) if tree.open.nodes.len() > 1 => {
+            tree.open.pop();
+            if !tree.open.current_is(|name| name == FRAMESET) {
+                tree.mode = Mode::AfterFrameset;
             }
         }
+        Token::Start(FRAME, _) => tree.open.insert_void(FRAME),
+        Token::Start(NOFRAMES, _) => return in_head(tree, token),
+        _ => {}
     }
+    Done::Yes
+}
 
-    pub(super) fn in_frameset(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank => self.insert_text(),
-            Token::Start(HTML, _) => return self.in_body(token),
-            Token::Start(FRAMESET, _) => drop(self.insert(FRAMESET, Origin::Tag)),
-            Token::End(FRAMESET) if self.stack.len() > 1 => {
-                self.pop();
-                if !self.current_is(|name| name == FRAMESET) {
-                    self.mode = Mode::AfterFrameset;
-                }
-            }
-            Token::Start(FRAME, _) => self.insert_void(FRAME),
-            Token::Start(NOFRAMES, _) => return self.in_head(token),
-            _ => {}
-        }
-        Done::Yes
+pub(super) fn after_frameset(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank => tree.open.insert_text(),
+        Token::Start(HTML, _) => return in_body(tree, token),
+        Token::End(HTML) => tree.mode = Mode::AfterAfterFrameset,
+        Token::Start(NOFRAMES, _) => return in_head(tree, token),
+        _ => {}
     }
+    Done::Yes
+}
 
-    pub(super) fn after_frameset(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank => self.insert_text(),
-            Token::Start(HTML, _) => return self.in_body(token),
-            Token::End(HTML) => self.mode = Mode::AfterAfterFrameset,
-            Token::Start(NOFRAMES, _) => return self.in_head(token),
-            _ => {}
-        }
-        Done::Yes
-    }
-
-    pub(super) fn after_after_frameset(&mut self, token: Token) -> Done {
-        match token {
-            Token::Blank | Token::Start(HTML, _) => self.in_body(token),
-            Token::Start(NOFRAMES, _) => self.in_head(token),
-            _ => Done::Yes,
-        }
+pub(super) fn after_after_frameset(tree: &mut Tree, token: Token) -> Done {
+    match token {
+        Token::Blank | Token::Start(HTML, _) => in_body(tree, token),
+        Token::Start(NOFRAMES, _) => in_head(tree, token),
+        _ => Done::Yes,
     }
 }
 

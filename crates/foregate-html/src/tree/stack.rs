@@ -1,7 +1,7 @@
 //! The stack of open elements (HTML, sections 13.2.4.2 and 13.2.6.1).
 
 use super::kinds::*;
-use super::{Content, Event, Facts, Id, Mode, Node, Origin, Space, Tree};
+use super::{Event, Facts, Id, Node, Origin, Space};
 use crate::scan::names::Name;
 
 /// The boundary of the search for an element that must be in scope.
@@ -28,21 +28,33 @@ impl Scope {
     }
 }
 
-impl Tree {
+/// The stack of open elements, and what happens to it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OpenElements {
+    /// The elements, the outermost first.
+    pub nodes: Vec<Node>,
+    /// Insertions into a table are placed before it.
+    pub(super) fosters: bool,
+    pub(super) next: Id,
+    /// The effects of the present token.
+    pub events: Vec<Event>,
+}
+
+impl OpenElements {
     pub(super) fn current_id(&self) -> Id {
-        self.stack.last().map_or(0, |node| node.id)
+        self.nodes.last().map_or(0, |node| node.id)
     }
 
     pub(super) fn current_is(&self, fits: impl Fn(Name) -> bool) -> bool {
-        self.stack.last().is_some_and(|node| node.space == Space::Html && fits(node.name))
+        self.nodes.last().is_some_and(|node| node.space == Space::Html && fits(node.name))
     }
 
     pub(super) fn is_open(&self, name: Name) -> bool {
-        self.stack.iter().any(|node| node.is(name))
+        self.nodes.iter().any(|node| node.is(name))
     }
 
     pub(super) fn has_in(&self, scope: Scope, fits: impl Fn(Name) -> bool) -> bool {
-        for node in self.stack.iter().rev() {
+        for node in self.nodes.iter().rev() {
             if node.space == Space::Html && fits(node.name) {
                 return true;
             }
@@ -63,7 +75,7 @@ impl Tree {
 
     /// Returns true if this very element is in scope.
     pub(super) fn has_element(&self, id: Id) -> bool {
-        for node in self.stack.iter().rev() {
+        for node in self.nodes.iter().rev() {
             if node.id == id {
                 return true;
             }
@@ -75,22 +87,22 @@ impl Tree {
     }
 
     pub(super) fn pop(&mut self) {
-        if let Some(node) = self.stack.pop() {
+        if let Some(node) = self.nodes.pop() {
             self.events.push(Event::Closed(node));
         }
     }
 
     /// Removes an element from the stack, wherever it is.
     pub(super) fn remove(&mut self, at: usize) {
-        if at < self.stack.len() {
-            let node = self.stack.remove(at);
+        if at < self.nodes.len() {
+            let node = self.nodes.remove(at);
             self.events.push(Event::Closed(node));
         }
     }
 
     /// Pops up to an element that fits, and that.
     pub(super) fn pop_until(&mut self, fits: impl Fn(Name) -> bool) {
-        while let Some(node) = self.stack.last().copied() {
+        while let Some(node) = self.nodes.last().copied() {
             self.pop();
             if node.space == Space::Html && fits(node.name) {
                 break;
@@ -99,14 +111,14 @@ impl Tree {
     }
 
     pub(super) fn pop_to(&mut self, length: usize) {
-        while self.stack.len() > length {
+        while self.nodes.len() > length {
             self.pop();
         }
     }
 
     /// Pops up to an element that fits, which stays.
     pub(super) fn clear_to(&mut self, fits: impl Fn(Name) -> bool) {
-        while !self.stack.is_empty() && !self.current_is(|name| fits(name) || name == HTML) {
+        while !self.nodes.is_empty() && !self.current_is(|name| fits(name) || name == HTML) {
             self.pop();
         }
     }
@@ -136,24 +148,24 @@ impl Tree {
 
     /// The parent for an insertion now, and the table before which it is placed.
     pub(super) fn place(&self, target: Option<usize>) -> (Id, Option<Id>) {
-        let target = target.and_then(|at| self.stack.get(at)).or(self.stack.last());
+        let target = target.and_then(|at| self.nodes.get(at)).or(self.nodes.last());
         let Some(target) = target else { return (0, None) };
         let is_table =
             target.space == Space::Html && (matches!(target.name, TABLE | TR) || is_row_group(target.name));
         if !self.fosters || !is_table {
             return (target.id, None);
         }
-        let template = self.stack.iter().rposition(|node| node.is(TEMPLATE));
-        let table = self.stack.iter().rposition(|node| node.is(TABLE));
+        let template = self.nodes.iter().rposition(|node| node.is(TEMPLATE));
+        let table = self.nodes.iter().rposition(|node| node.is(TABLE));
         match (template, table) {
             (Some(template), table) if table.is_none_or(|table| template > table) => {
-                (self.stack.get(template).map_or(0, |node| node.id), None)
+                (self.nodes.get(template).map_or(0, |node| node.id), None)
             }
             (_, Some(table)) => {
-                let table = self.stack.get(table);
+                let table = self.nodes.get(table);
                 (table.map_or(0, |table| table.parent), table.map(|table| table.id))
             }
-            _ => (self.stack.first().map_or(0, |node| node.id), None),
+            _ => (self.nodes.first().map_or(0, |node| node.id), None),
         }
     }
 
@@ -163,7 +175,7 @@ impl Tree {
         let node = Node { id: self.next, parent, name, space, point };
         self.next += 1;
         self.events.push(Event::Opened { node, origin, table });
-        self.stack.push(node);
+        self.nodes.push(node);
         node
     }
 
@@ -174,16 +186,6 @@ impl Tree {
     pub(super) fn insert_void(&mut self, name: Name) {
         self.insert(name, Origin::Tag);
         self.pop();
-    }
-
-    /// Inserts an element with text as its content.
-    pub(super) fn insert_text_element(&mut self, name: Name, content: Content) {
-        self.insert(name, Origin::Tag);
-        self.content = content;
-        if self.mode != Mode::Text {
-            self.behind = self.mode;
-        }
-        self.mode = Mode::Text;
     }
 
     pub(super) fn insert_text(&mut self) {
@@ -203,30 +205,39 @@ impl Tree {
         }
     }
 
-    /// The mode that the stack of elements stands for.
-    pub(super) fn reset_mode(&mut self) {
-        let mut mode = Mode::InBody;
-        for (at, node) in self.stack.iter().enumerate().rev() {
-            if node.space != Space::Html {
-                continue;
-            }
-            mode = match node.name {
-                TD | TH if at > 0 => Mode::InCell,
-                TR => Mode::InRow,
-                TBODY | THEAD | TFOOT => Mode::InRows,
-                CAPTION => Mode::InCaption,
-                COLGROUP => Mode::InColumns,
-                TABLE => Mode::InTable,
-                TEMPLATE => self.templates.last().copied().unwrap_or(Mode::InBody),
-                HEAD if at > 0 => Mode::InHead,
-                BODY => Mode::InBody,
-                FRAMESET => Mode::InFrameset,
-                HTML if self.head.is_none() => Mode::BeforeHead,
-                HTML => Mode::AfterHead,
-                _ => continue,
-            };
-            break;
+    /// Opens another element like this one.
+    pub(super) fn again(&mut self, of: Node, parent: Id) -> Node {
+        let node = Node { id: self.next, parent, ..of };
+        self.next += 1;
+        self.events.push(Event::Opened { node, origin: Origin::Again(of.id), table: None });
+        node
+    }
+
+    pub(super) fn set_parent(&mut self, id: Id, parent: Id) {
+        if let Some(node) = self.nodes.iter_mut().find(|node| node.id == id) {
+            node.parent = parent;
         }
-        self.mode = mode;
+    }
+
+    /// Returns true if `<![CDATA[` begins a text here.
+    pub fn has_cdata(&self) -> bool {
+        self.nodes.last().is_some_and(|node| node.space != Space::Html)
+    }
+
+    /// Returns true if a `select` is open, in which browsers differ.
+    pub fn is_in_select(&self) -> bool {
+        self.nodes.iter().any(|node| node.is(SELECT))
+    }
+
+    /// Where in the stack an element is.
+    pub fn position(&self, id: Id) -> Option<usize> {
+        self.nodes.iter().rposition(|node| node.id == id)
+    }
+
+    /// Copies the elements of another stack into its own memory. The effects of its token are none of them.
+    pub(super) fn take_from(&mut self, other: &Self) {
+        self.nodes.clone_from(&other.nodes);
+        self.events.clear();
+        (self.fosters, self.next) = (other.fosters, other.next);
     }
 }
