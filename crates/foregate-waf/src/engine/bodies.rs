@@ -1,9 +1,9 @@
 //! The values that rules see of a request's body and query.
 
+use super::intake::Intake;
 use super::limits::{Beyond, NAMES, Unreadable};
-use super::run::Run;
 use super::state::Over;
-use super::values::{Family, Span};
+use super::values::{Family, Span, Values};
 use crate::body::{self, BodyFormat, BodyLimits, Documents, File, Multipart, Sink, charset};
 use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
 
@@ -13,7 +13,7 @@ const TOO_LONG: &str = "the body without its files is larger than SecRequestBody
 /// Bytes of a body in which texts are looked for, for one unit of work.
 const SKIMMED: usize = 8;
 
-impl Run<'_> {
+impl Intake<'_> {
     /// Takes the arguments of a query in.
     pub(crate) fn query(&mut self, text: &[u8]) {
         let outcome = self.urlencoded(text);
@@ -83,14 +83,14 @@ impl Run<'_> {
                 0
             }
         };
-        if !body.is_empty() && self.is_coded() {
+        if !body.is_empty() && is_coded(&self.state.values) {
             // The arguments do not contain the decoded content; an origin that decodes it would see text that rules have not seen.
             self.unreadable("the body has a content coding");
         }
-        if !body.is_empty() && self.has_several_types() {
+        if !body.is_empty() && has_several_types(&self.state.values) {
             self.unreadable("there are several fields Content-Type, and they differ");
         }
-        let unclear = self.types_of_body().find_map(super::media::unclear);
+        let unclear = types_of_body(&self.state.values).find_map(super::media::unclear);
         if let Some(why) = unclear.filter(|_| !body.is_empty()) {
             self.unreadable(why);
         }
@@ -156,7 +156,7 @@ impl Run<'_> {
     /// The parser for a JSON or XML type if no rule selects one: a body that does not match its declared type is unreadable, regardless of
     /// the rules.
     fn processor_of_type(&self) -> Option<BodyProcessor> {
-        match body::kind(&self.type_of_body()) {
+        match body::kind(&type_of_body(&self.state.values)) {
             BodyFormat::Json(_) => Some(BodyProcessor::Json),
             BodyFormat::Xml => Some(BodyProcessor::Xml),
             BodyFormat::UrlEncoded | BodyFormat::Multipart | BodyFormat::Other => None,
@@ -167,7 +167,7 @@ impl Run<'_> {
     /// not reported, since the format is a guess; exceeded limits are.
     fn guess_all(&mut self, body: &[u8], whole: bool) {
         let is_one = self.guess(body, whole);
-        let field = self.type_of_body();
+        let field = type_of_body(&self.state.values);
         let limits = self.body_limits();
         if body::kind(&field) == BodyFormat::Multipart {
             let mut collector = Collector::new(self);
@@ -238,14 +238,14 @@ impl Run<'_> {
                 return 0;
             }
             BodyProcessor::Multipart => {
-                let kind = collector.run.type_of_body();
+                let kind = type_of_body(&collector.intake.state.values);
                 let found = body::multipart(&kind, body, whole, &limits, &mut collector);
                 let error = found.error.clone();
                 multipart = Some(found);
                 error.map_or(Ok(()), Err)
             }
             BodyProcessor::Json => {
-                let documents = match body::kind(&collector.run.type_of_body()) {
+                let documents = match body::kind(&type_of_body(&collector.intake.state.values)) {
                     BodyFormat::Json(documents) => documents,
                     _ => Documents::One,
                 };
@@ -270,36 +270,6 @@ impl Run<'_> {
             }
         }
         files
-    }
-
-    fn type_of_body(&self) -> Vec<u8> {
-        self.types_of_body().next().unwrap_or_default().to_vec()
-    }
-
-    /// Returns true if programs behind the firewall may disagree about the type of the body.
-    fn has_several_types(&self) -> bool {
-        let mut types = self.types_of_body();
-        types.next().is_some_and(|first| types.any(|other| other != first))
-    }
-
-    fn types_of_body(&self) -> impl Iterator<Item = &[u8]> {
-        let values = &self.state.values;
-        let is_it = |name| values.text.get(name).eq_ignore_ascii_case(b"content-type");
-        let fields = values.units(Family::Headers).iter().filter(move |field| is_it(field.name));
-        fields.map(|field| values.text.get(field.value))
-    }
-
-    /// Returns true if the body has a content coding (RFC 9110, section 8.4) other than `identity`.
-    fn is_coded(&self) -> bool {
-        let values = &self.state.values;
-        let mut fields = values.units(Family::Headers).iter();
-        fields.any(|field| {
-            let codings = values.text.get(field.value).split(|byte| *byte == b',');
-            values.text.get(field.name).eq_ignore_ascii_case(b"content-encoding")
-                && codings
-                    .map(<[u8]>::trim_ascii)
-                    .any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
-        })
     }
 
     /// The flags of a form with files.
@@ -367,6 +337,34 @@ impl Run<'_> {
     }
 }
 
+fn type_of_body(values: &Values) -> Vec<u8> {
+    types_of_body(values).next().unwrap_or_default().to_vec()
+}
+
+/// Returns true if programs behind the firewall may disagree about the type of the body.
+fn has_several_types(values: &Values) -> bool {
+    let mut types = types_of_body(values);
+    types.next().is_some_and(|first| types.any(|other| other != first))
+}
+
+fn types_of_body(values: &Values) -> impl Iterator<Item = &[u8]> {
+    let is_it = |name| values.text.get(name).eq_ignore_ascii_case(b"content-type");
+    let fields = values.units(Family::Headers).iter().filter(move |field| is_it(field.name));
+    fields.map(|field| values.text.get(field.value))
+}
+
+/// Returns true if the body has a content coding (RFC 9110, section 8.4) other than `identity`.
+fn is_coded(values: &Values) -> bool {
+    let mut fields = values.units(Family::Headers).iter();
+    fields.any(|field| {
+        let codings = values.text.get(field.value).split(|byte| *byte == b',');
+        values.text.get(field.name).eq_ignore_ascii_case(b"content-encoding")
+            && codings
+                .map(<[u8]>::trim_ascii)
+                .any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
+    })
+}
+
 /// The longest name of an argument in a text that may be a form, bytes: a longer one is hardly a name.
 const GUESSED_NAME: usize = 8192;
 
@@ -389,7 +387,7 @@ impl Sink for Pairs<'_, '_> {
 
 /// Adds the values of a body to the families.
 struct Collector<'r, 'p> {
-    run: &'r mut Run<'p>,
+    intake: &'r mut Intake<'p>,
     /// Set if rules use texts of XML.
     texts: bool,
     /// The text of an XML document so far.
@@ -403,12 +401,12 @@ struct Collector<'r, 'p> {
 }
 
 impl<'r, 'p> Collector<'r, 'p> {
-    fn new(run: &'r mut Run<'p>) -> Self {
-        Self { run, texts: true, text: Vec::new(), files: 0, name: Span::EMPTY, names: 0 }
+    fn new(intake: &'r mut Intake<'p>) -> Self {
+        Self { intake, texts: true, text: Vec::new(), files: 0, name: Span::EMPTY, names: 0 }
     }
 
     fn add(&mut self, family: Family, names: Option<Family>, name: &[u8], value: &[u8]) {
-        let state = &mut *self.run.state;
+        let state = &mut *self.intake.state;
         self.names = self.names.saturating_add(name.len());
         if self.names > NAMES {
             state.exceed(Over::Text);
@@ -423,7 +421,7 @@ impl<'r, 'p> Collector<'r, 'p> {
             self.name = text.push(name);
         }
         let value = if value == name { self.name } else { text.push(value) };
-        self.run.add(family, names, self.name, value);
+        self.intake.add(family, names, self.name, value);
     }
 
     /// Emits the values that are complete only at the end.
@@ -439,7 +437,7 @@ impl Sink for Collector<'_, '_> {
     fn argument(&mut self, name: &[u8], value: &[u8]) {
         // Some parsers decode the other values of a form by it.
         if name == b"_charset_" && !value.is_empty() && !charset::is_ascii_based(value) {
-            self.run.unreadable("the field _charset_ names a charset in which rules cannot read the form");
+            self.intake.unreadable("the field _charset_ names a charset in which rules cannot read the form");
         }
         self.add(Family::Args, Some(Family::ArgNames), name, value);
     }
@@ -454,7 +452,7 @@ impl Sink for Collector<'_, '_> {
         file.other_filenames.iter().for_each(|other| self.add(Family::Files, None, file.name, other));
         self.add(Family::FileNames, None, file.name, file.name);
         self.add(Family::FileSizes, None, file.name, file.content.len().to_string().as_bytes());
-        if self.run.uses(Variable::FilesTmpContent) {
+        if self.intake.uses(Variable::FilesTmpContent) {
             self.add(Family::FileContents, None, file.name, file.content);
             if let Some(decoded) = file.decoded {
                 self.add(Family::FileContents, None, file.name, decoded);
@@ -485,7 +483,7 @@ impl Sink for Collector<'_, '_> {
     }
 
     fn secret(&mut self, text: &[u8]) {
-        self.run.state.secrets.of_xml(text);
+        self.intake.state.secrets.of_xml(text);
     }
 
     fn attribute(&mut self, value: &[u8]) {

@@ -1,21 +1,13 @@
 //! The values that rules see of cookies.
 
-use super::run::Run;
-use super::state::Over;
+use super::intake::Intake;
+use super::state::{OpenCookie, Over};
 use super::values::{Family, Span};
 
 /// Most values of cookies; further ones are not looked at, which counts as work beyond the budget.
 const COOKIES: usize = 1_000;
 
-/// A value in quotes that has not ended with its field: fields that follow are joined to it for the origin.
-#[derive(Debug)]
-pub(crate) struct OpenCookie {
-    name: Span,
-    /// The text after the quote.
-    text: Vec<u8>,
-}
-
-impl Run<'_> {
+impl Intake<'_> {
     /// Adds a `Cookie` field: pairs of name and value between semicolons. A value that begins with a double
     /// quote is added a second time in the reading of RFC 2109 (Python's libraries): up to the closing quote, across semicolons and fields,
     /// with escapes decoded.

@@ -1,13 +1,14 @@
 //! Values that change while rules run, and texts with macros.
 
+use super::chains::Node;
 use super::expression::{Expression, ExpressionPiece};
-use super::plan::{Pick, ValueSource};
-use super::run::{Item, Run};
+use super::feed;
+use super::plan::{Amount, Pick, Plan, ValueSource};
 use super::secrets::{HIDDEN, may_copy, variable_of};
-use super::state::{MatchedValue, NameRef};
+use super::state::{MatchedValue, NameRef, State};
 use super::store::Handle;
-use super::tx::{Value, push_value};
-use super::values::{Family, Half, Span, push_decimal};
+use super::tx::{self, Value, push_value};
+use super::values::{Family, Half, Span, decimal, push_decimal};
 use crate::date::Date;
 use crate::model::{PersistentCollection, Variable};
 use crate::operator::GROUPS;
@@ -15,7 +16,20 @@ use crate::operator::GROUPS;
 /// `HIGHEST_SEVERITY` before a rule with a severity has matched.
 const NO_SEVERITY: u8 = 255;
 
-impl Run<'_> {
+/// The values of a transaction as its rules see and show them.
+pub(crate) struct View<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) state: &'a mut State,
+}
+
+/// A value that is looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Item {
+    Text(Span),
+    Number(i64),
+}
+
+impl View<'_> {
     /// Expands a text. Missing values expand to nothing.
     pub(crate) fn expand(&mut self, expression: &Expression) -> Span {
         match expression {
@@ -133,7 +147,7 @@ impl Run<'_> {
     fn first_unit(&self, family: Family, half: Half, pick: &Pick) -> Option<(Span, Span)> {
         let values = &self.state.values;
         let units = values.units(family).get(values.range(family, half))?;
-        let unit = units.iter().find(|unit| self.picks(pick, unit.known, values.text.get(unit.name)))?;
+        let unit = units.iter().find(|unit| pick.takes(unit.known, values.text.get(unit.name)))?;
         Some((unit.name, unit.value))
     }
 
@@ -321,6 +335,78 @@ impl Run<'_> {
     /// The value that matched last.
     pub(crate) fn last(&self) -> Option<MatchedValue> {
         self.state.matched.last().copied()
+    }
+
+    /// A number that a rule speaks of.
+    pub(crate) fn amount(&mut self, amount: &Amount) -> i64 {
+        match amount {
+            Amount::Fixed(number) => *number,
+            Amount::Slot(slot) => self.number(self.state.tx.get(*slot)),
+            Amount::Made(text) => {
+                let text = self.expand(text);
+                tx::leading_number(self.state.values.text.get(text))
+            }
+        }
+    }
+
+    /// A variable's value as a number.
+    pub(crate) fn number(&self, value: Value) -> i64 {
+        tx::number(value, &self.plan.names, &self.state.values.text)
+    }
+
+    /// A variable's value as an item.
+    pub(crate) fn item(&mut self, value: Value) -> Option<Item> {
+        Some(match value {
+            Value::Unset => return None,
+            Value::Number(number) => Item::Number(number),
+            Value::Text(span) => Item::Text(span),
+            Value::Constant(constant) => Item::Text(self.push(self.plan.names.text(constant))),
+        })
+    }
+
+    /// Appends text that rules make, which counts as work. Without room, the transaction is over its budget, and the piece
+    /// is empty.
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
+        if !self.state.spend(piece.len() as u64) || !self.state.has_room(piece.len()) {
+            return Span::EMPTY;
+        }
+        self.state.values.text.push(piece)
+    }
+
+    /// Appends a number in decimal.
+    pub(crate) fn push_number(&mut self, number: i64) -> Span {
+        let mut out = [0; 21];
+        let mut digits = [0; 20];
+        let digits = decimal(number.unsigned_abs(), &mut digits);
+        let sign = usize::from(number < 0);
+        out[0] = b'-';
+        out[sign..sign + digits.len()].copy_from_slice(digits);
+        self.push(&out[..sign + digits.len()])
+    }
+
+    /// An item as text.
+    pub(crate) fn text(&mut self, item: Item) -> Span {
+        match item {
+            Item::Text(span) => span,
+            Item::Number(number) => self.push_number(number),
+        }
+    }
+
+    /// The output for a value without prepared results.
+    pub(super) fn transformed(&mut self, value: Span, node: Node) -> Span {
+        let Some((parent, transformation)) = self.plan.chains.node(node) else { return value };
+        let from = self.transformed(value, parent);
+        self.state.spend(from.len() as u64);
+        if !self.state.has_room(from.len()) {
+            return from;
+        }
+        let map = self.plan.settings.unicode_map.as_deref();
+        feed::transform(&mut self.state.values.text, from, transformation, map)
+    }
+
+    /// The bytes of a piece of text.
+    pub(super) fn bytes(&self, span: Span) -> &[u8] {
+        self.state.values.text.get(span)
     }
 }
 

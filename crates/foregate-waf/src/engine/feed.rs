@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::bits;
 use super::limits::LOOK;
 use super::plan::{Interest, PhasePlan};
-use super::run::Run;
+use super::state::State;
 use super::values::{FAMILIES, Family, Span, Text, UNCHANGED, UNFED, UNNAMED, Unit};
 use crate::scan::{Scan, ScanHits};
 use crate::transform::{Bytes, Transformation, UnicodeMap};
@@ -36,155 +36,158 @@ const ALL: [Family; FAMILIES] = [
     Family::Scalars,
 ];
 
-impl Run<'_> {
-    /// Prepares all values for the rules of a phase.
-    pub(crate) fn feed(&mut self, phase: &PhasePlan) {
-        let state = &mut *self.state;
-        state.forms.clear();
-        state.words.clear();
-        state.words.resize(phase.words, 0);
-        state.live.copy_from(&phase.always);
-        for family in ALL {
-            let interests = &phase.families[family as usize];
-            for at in 0..self.state.values.units(family).len() {
-                let unit = &mut self.state.values.units_mut(family)[at];
-                let number = interests.known.get(usize::from(unit.known)).copied();
-                debug_assert!(number.is_some() || unit.known == UNNAMED);
-                unit.interest = number.unwrap_or(interests.others);
-                unit.forms = UNFED;
-                unit.candidates = UNFED;
-                let Some(interest) =
-                    phase.interests.get(usize::from(unit.interest)).filter(|interest| interest.wanted)
-                else {
-                    continue;
-                };
-                let mut fed = *unit;
-                if !self.state.is_exhausted() {
-                    self.feed_unit(phase, interest, &mut fed);
-                }
-                self.state.values.units_mut(family)[at] = fed;
+/// Prepares all values for the rules of a phase.
+pub(crate) fn feed(state: &mut State, map: Option<&UnicodeMap>, phase: &PhasePlan) {
+    state.forms.clear();
+    state.words.clear();
+    state.words.resize(phase.words, 0);
+    state.live.copy_from(&phase.always);
+    for family in ALL {
+        let interests = &phase.families[family as usize];
+        for at in 0..state.values.units(family).len() {
+            let unit = &mut state.values.units_mut(family)[at];
+            let number = interests.known.get(usize::from(unit.known)).copied();
+            debug_assert!(number.is_some() || unit.known == UNNAMED);
+            unit.interest = number.unwrap_or(interests.others);
+            unit.forms = UNFED;
+            unit.candidates = UNFED;
+            let Some(interest) =
+                phase.interests.get(usize::from(unit.interest)).filter(|interest| interest.wanted)
+            else {
+                continue;
+            };
+            let mut fed = *unit;
+            if !state.is_exhausted() {
+                feed_unit(state, map, phase, interest, &mut fed);
             }
+            state.values.units_mut(family)[at] = fed;
         }
     }
+}
 
-    fn feed_unit(&mut self, phase: &PhasePlan, interest: &Interest, unit: &mut Unit) {
-        let value = self.state.values.text.get(unit.value);
-        let bytes = Bytes::of(value);
-        if interest.program.iter().all(|next| next.transformation.leaves(bytes)) {
-            unit.forms = UNCHANGED;
-            unit.candidates = match &interest.all {
-                Some(wanted) => self.scan_alone(phase, unit.value, wanted.words()),
-                None => 0,
-            };
-            return;
-        }
-        self.transform(interest, unit, bytes);
-        unit.candidates = if interest.all.is_some() { self.scan_forms(phase, interest, unit) } else { 0 };
-    }
-
-    /// Candidates for a value of which all forms are the same. The row of none is the first.
-    fn scan_alone(&mut self, phase: &PhasePlan, value: Span, wanted: &[u64]) -> u32 {
-        let Some(scan) = &phase.scan else { return UNFED };
-        let state = &mut *self.state;
-        state.spend(value.len() as u64);
-        let row = state.words.len();
-        state.words.resize(row + phase.words, 0);
-        let hits = &mut state.words[row..];
-        look(scan, state.values.text.get(value), &mut state.scratch.found, hits);
-        hits.iter_mut().zip(wanted).for_each(|(hit, wanted)| *hit &= wanted);
-        self.keep_row(phase, row)
-    }
-
-    /// Activates the steps for which a row has candidates. Returns an empty row.
-    fn keep_row(&mut self, phase: &PhasePlan, row: usize) -> u32 {
-        let state = &mut *self.state;
-        if state.words[row..].iter().all(|word| *word == 0) {
-            state.words.truncate(row);
-            return 0;
-        }
-        for candidate in bits::ones(&state.words[row..]) {
-            state.live.insert(phase.candidates[candidate] as usize);
-        }
-        row as u32
-    }
-
-    /// Computes all forms of a value.
-    fn transform(&mut self, interest: &Interest, unit: &mut Unit, bytes: Bytes) {
-        let state = &mut *self.state;
-        let base = state.forms.len();
-        unit.forms = base as u32;
-        state.scratch.forms.clear();
-        for next in &interest.program {
-            let parent = usize::from(next.parent);
-            let (from, kinds) = match parent.checked_sub(1) {
-                Some(at) => (state.forms[base + at], state.scratch.forms[at].0),
-                None => (unit.value, bytes),
-            };
-            let form = if next.transformation.leaves(kinds) || !state.has_room(from.len()) {
-                from
-            } else {
-                state.work = state.work.saturating_sub(from.len() as u64);
-                let map = self.plan.settings.unicode_map.as_deref();
-                transform(&mut state.values.text, from, next.transformation, map)
-            };
-            let kinds = if form == from { kinds } else { Bytes::of(state.values.text.get(form)) };
-            state.scratch.forms.push((kinds, UNSCANNED));
-            state.forms.push(form);
-        }
-    }
-
-    /// Candidates for a value, each form scanned once.
-    fn scan_forms(&mut self, phase: &PhasePlan, interest: &Interest, unit: &Unit) -> u32 {
-        let Some(scan) = &phase.scan else { return UNFED };
-        let words = phase.words;
-        let state = &mut *self.state;
-        let base = unit.forms as usize;
-        let row = state.words.len();
-        state.words.resize(row + words, 0);
-        state.scratch.hits.clear();
-        // The first row belongs to the value itself: results that its children may share are computed on demand.
-        let mut own = UNSCANNED;
-        let mut work = 0;
-        let found = &mut state.scratch.found;
-        let mut look = |hits: &mut Vec<u64>, text: &Text, form: Span| {
-            let at = hits.len();
-            hits.resize(at + words, 0);
-            look(scan, text.get(form), found, &mut hits[at..]);
-            work += form.len() as u64 + LOOK;
-            at as u32
+fn feed_unit(
+    state: &mut State,
+    map: Option<&UnicodeMap>,
+    phase: &PhasePlan,
+    interest: &Interest,
+    unit: &mut Unit,
+) {
+    let value = state.values.text.get(unit.value);
+    let bytes = Bytes::of(value);
+    if interest.program.iter().all(|next| next.transformation.leaves(bytes)) {
+        unit.forms = UNCHANGED;
+        unit.candidates = match &interest.all {
+            Some(wanted) => scan_alone(state, phase, unit.value, wanted.words()),
+            None => 0,
         };
-        if let Some(wanted) = &interest.raw {
-            own = look(&mut state.scratch.hits, &state.values.text, unit.value);
-            join(&mut state.words[row..], &state.scratch.hits[own as usize..][..words], wanted.words());
-        }
-        for (at, next) in interest.program.iter().enumerate() {
-            let form = state.forms[base + at];
-            let (from, shared) = match usize::from(next.parent).checked_sub(1) {
-                Some(parent) => (state.forms[base + parent], state.scratch.forms[parent].1),
-                None => (unit.value, own),
-            };
-            let mut hits = if form == from || next.same_to_scan { shared } else { UNSCANNED };
-            if let Some(wanted) = &next.candidates {
-                if hits == UNSCANNED {
-                    // Another chain may have produced the same bytes.
-                    let text = &state.values.text;
-                    let same = state.scratch.forms[..at].iter().zip(&state.forms[base..]);
-                    let same = same.filter(|((_, hits), _)| *hits != UNSCANNED);
-                    let same = same.filter(|(_, other)| other.len() == form.len());
-                    let same =
-                        same.filter(|(_, other)| **other == form || text.get(**other) == text.get(form));
-                    hits = same.map(|((_, hits), _)| *hits).next().unwrap_or(UNSCANNED);
-                }
-                if hits == UNSCANNED {
-                    hits = look(&mut state.scratch.hits, &state.values.text, form);
-                }
-                join(&mut state.words[row..], &state.scratch.hits[hits as usize..][..words], wanted.words());
-            }
-            state.scratch.forms[at].1 = hits;
-        }
-        self.state.spend(work);
-        self.keep_row(phase, row)
+        return;
     }
+    transform_all(state, map, interest, unit, bytes);
+    unit.candidates = if interest.all.is_some() { scan_forms(state, phase, interest, unit) } else { 0 };
+}
+
+/// Candidates for a value of which all forms are the same. The row of none is the first.
+fn scan_alone(state: &mut State, phase: &PhasePlan, value: Span, wanted: &[u64]) -> u32 {
+    let Some(scan) = &phase.scan else { return UNFED };
+    state.spend(value.len() as u64);
+    let row = state.words.len();
+    state.words.resize(row + phase.words, 0);
+    let hits = &mut state.words[row..];
+    look(scan, state.values.text.get(value), &mut state.scratch.found, hits);
+    hits.iter_mut().zip(wanted).for_each(|(hit, wanted)| *hit &= wanted);
+    keep_row(state, phase, row)
+}
+
+/// Activates the steps for which a row has candidates. Returns an empty row.
+fn keep_row(state: &mut State, phase: &PhasePlan, row: usize) -> u32 {
+    if state.words[row..].iter().all(|word| *word == 0) {
+        state.words.truncate(row);
+        return 0;
+    }
+    for candidate in bits::ones(&state.words[row..]) {
+        state.live.insert(phase.candidates[candidate] as usize);
+    }
+    row as u32
+}
+
+/// Computes all forms of a value.
+fn transform_all(
+    state: &mut State,
+    map: Option<&UnicodeMap>,
+    interest: &Interest,
+    unit: &mut Unit,
+    bytes: Bytes,
+) {
+    let base = state.forms.len();
+    unit.forms = base as u32;
+    state.scratch.forms.clear();
+    for next in &interest.program {
+        let parent = usize::from(next.parent);
+        let (from, kinds) = match parent.checked_sub(1) {
+            Some(at) => (state.forms[base + at], state.scratch.forms[at].0),
+            None => (unit.value, bytes),
+        };
+        let form = if next.transformation.leaves(kinds) || !state.has_room(from.len()) {
+            from
+        } else {
+            state.work = state.work.saturating_sub(from.len() as u64);
+            transform(&mut state.values.text, from, next.transformation, map)
+        };
+        let kinds = if form == from { kinds } else { Bytes::of(state.values.text.get(form)) };
+        state.scratch.forms.push((kinds, UNSCANNED));
+        state.forms.push(form);
+    }
+}
+
+/// Candidates for a value, each form scanned once.
+fn scan_forms(state: &mut State, phase: &PhasePlan, interest: &Interest, unit: &Unit) -> u32 {
+    let Some(scan) = &phase.scan else { return UNFED };
+    let words = phase.words;
+    let base = unit.forms as usize;
+    let row = state.words.len();
+    state.words.resize(row + words, 0);
+    state.scratch.hits.clear();
+    // The first row belongs to the value itself: results that its children may share are computed on demand.
+    let mut own = UNSCANNED;
+    let mut work = 0;
+    let found = &mut state.scratch.found;
+    let mut look = |hits: &mut Vec<u64>, text: &Text, form: Span| {
+        let at = hits.len();
+        hits.resize(at + words, 0);
+        look(scan, text.get(form), found, &mut hits[at..]);
+        work += form.len() as u64 + LOOK;
+        at as u32
+    };
+    if let Some(wanted) = &interest.raw {
+        own = look(&mut state.scratch.hits, &state.values.text, unit.value);
+        join(&mut state.words[row..], &state.scratch.hits[own as usize..][..words], wanted.words());
+    }
+    for (at, next) in interest.program.iter().enumerate() {
+        let form = state.forms[base + at];
+        let (from, shared) = match usize::from(next.parent).checked_sub(1) {
+            Some(parent) => (state.forms[base + parent], state.scratch.forms[parent].1),
+            None => (unit.value, own),
+        };
+        let mut hits = if form == from || next.same_to_scan { shared } else { UNSCANNED };
+        if let Some(wanted) = &next.candidates {
+            if hits == UNSCANNED {
+                // Another chain may have produced the same bytes.
+                let text = &state.values.text;
+                let same = state.scratch.forms[..at].iter().zip(&state.forms[base..]);
+                let same = same.filter(|((_, hits), _)| *hits != UNSCANNED);
+                let same = same.filter(|(_, other)| other.len() == form.len());
+                let same = same.filter(|(_, other)| **other == form || text.get(**other) == text.get(form));
+                hits = same.map(|((_, hits), _)| *hits).next().unwrap_or(UNSCANNED);
+            }
+            if hits == UNSCANNED {
+                hits = look(&mut state.scratch.hits, &state.values.text, form);
+            }
+            join(&mut state.words[row..], &state.scratch.hits[hits as usize..][..words], wanted.words());
+        }
+        state.scratch.forms[at].1 = hits;
+    }
+    state.spend(work);
+    keep_row(state, phase, row)
 }
 
 /// Scans a value and stores the hits in a row of words.

@@ -7,7 +7,6 @@ use super::plan::Plan;
 use super::report::{Match, VALUES, shorten};
 use super::run::Run;
 use super::secrets::{HIDDEN, hide_pairs_and, is_name};
-use super::state::{MatchedValue, NameRef};
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
 
@@ -270,7 +269,7 @@ fn text(bytes: &[u8]) -> String {
 impl Run<'_> {
     /// Applies a mask of a rule.
     pub(super) fn mask(&mut self, mask: &Mask) {
-        let masks = &mut self.state.masks;
+        let masks = &mut self.view.state.masks;
         match mask {
             Mask::Argument(name) => masks.add_argument(name.as_bytes()),
             Mask::RequestHeader(name) => masks.add_field(name.as_bytes(), false),
@@ -284,10 +283,12 @@ impl Run<'_> {
 
     /// Masks the values that have just matched, wherever they are shown.
     fn mask_matched(&mut self) {
-        let Some(found) = self.last() else { return };
-        let Some((variable, name)) = self.origin_of(found, self.state.matched.len() - 1) else { return };
+        let Some(found) = self.view.last() else { return };
+        let Some((variable, name)) = self.view.origin_of(found, self.view.state.matched.len() - 1) else {
+            return;
+        };
         let name = name.to_vec();
-        let masks = &mut self.state.masks;
+        let masks = &mut self.view.state.masks;
         match variable {
             Variable::Args | Variable::ArgsGet | Variable::ArgsPost => masks.add_argument(&name),
             Variable::RequestHeaders => masks.add_field(&name, false),
@@ -298,22 +299,6 @@ impl Run<'_> {
                     masks.add_part(part);
                 }
             }
-        }
-    }
-
-    /// The variable and name from which a value comes: an earlier match may be matched again.
-    pub(super) fn origin_of(&self, found: MatchedValue, at: usize) -> Option<(Variable, &[u8])> {
-        let name = match found.name {
-            NameRef::Span(span) => self.state.values.text.get(span),
-            NameRef::Slot(_) | NameRef::None => b"",
-        };
-        match found.variable {
-            Variable::MatchedVar => {
-                let before = at.checked_sub(1)?;
-                self.origin_of(*self.state.matched.get(before)?, before)
-            }
-            Variable::MatchedVars => origin(name),
-            variable => Some((variable, name)),
         }
     }
 }

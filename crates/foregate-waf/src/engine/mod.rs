@@ -5,11 +5,11 @@
 //! | `compile/` | the model to the plan: targets, effects; `fold.rs` constant folding; `interests.rs` the operators for each value |
 //! | `plan.rs`, `expression.rs`, `chains.rs` | the plan: rules, links, texts with macros, chains of transformations |
 //! | `transaction.rs` | the interface: parts of a request in, verdicts out |
-//! | `request.rs`, `response.rs`, `bodies.rs` | heads and bodies to names and values |
+//! | `intake.rs`, `request.rs`, `cookies.rs`, `response.rs`, `bodies.rs` | heads and bodies to names and values |
 //! | `values.rs`, `tx.rs`, `store.rs` | names and values of a transaction, variables that rules set, collections that outlive it |
 //! | `state.rs`, `would.rs` | the state of a transaction; the verdict that a blocking host would have applied |
 //! | `feed.rs`, `run.rs` | a phase: values transformed and scanned, then the rules that are live |
-//! | `expand.rs`, `perform.rs` | macros and values that change; actions |
+//! | `expand.rs`, `perform.rs` | the view of rules on values: macros, and values that change; actions |
 //! | `report.rs`, `audit.rs`, `secrets.rs`, `masks.rs` | matches as lines and records, without secrets |
 //! | `limits.rs` | bounds on a transaction |
 
@@ -22,6 +22,7 @@ mod cookies;
 mod expand;
 pub(crate) mod expression;
 mod feed;
+mod intake;
 mod limits;
 mod masks;
 mod media;

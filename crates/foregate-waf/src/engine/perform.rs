@@ -1,15 +1,15 @@
 //! Actions of rules: on variables and the transaction when a link matches, and on the request when all links have.
 
+use super::expand::Item;
 use super::plan::{Effect, Name, Removal, VariableChange};
-use super::run::{Item, Run};
+use super::run::Run;
 use super::state::Over;
 use super::store::Handle;
 use super::tx::{Value, exact_number};
 use super::values::Span;
 use super::verdict::Verdict;
 use crate::model::{
-    AllowScope, AuditParts, AuditPartsChange, BodyProcessor, Disruptive, EngineMode, PersistentCollection,
-    Variable,
+    AllowScope, AuditParts, AuditPartsChange, Disruptive, EngineMode, PersistentCollection, Variable,
 };
 use crate::operator::Captures;
 
@@ -17,43 +17,43 @@ impl<'p> Run<'p> {
     /// Performs the actions of a link that matched.
     pub(crate) fn effects(&mut self, link: &'p super::plan::PlanLink, number: usize) {
         for (at, effect) in link.effects.iter().enumerate() {
-            self.effect(effect, (self.state.rule, number, at));
+            self.effect(effect, (self.view.state.rule, number, at));
         }
     }
 
     fn effect(&mut self, effect: &'p Effect, place: (usize, usize, usize)) {
-        let switches = &mut self.state.switches;
+        let switches = &mut self.view.state.switches;
         match effect {
             Effect::SetTx(name, change) => self.set_tx(name, change),
             Effect::SetStored(collection, name, change) => self.set_stored(*collection, name, change),
             Effect::Expire(collection, name, seconds) => {
-                let seconds = u64::try_from(self.amount(seconds)).unwrap_or(0);
-                let name = self.expand(name);
+                let seconds = u64::try_from(self.view.amount(seconds)).unwrap_or(0);
+                let name = self.view.expand(name);
                 self.stored(*collection, |handle, run| {
-                    run.plan.store.expire(handle, run.bytes(name), seconds);
+                    run.view.plan.store.expire(handle, run.view.bytes(name), seconds);
                 });
             }
             Effect::Deprecate(collection, name, amount, seconds) => {
-                let name = self.expand(name);
+                let name = self.view.expand(name);
                 self.stored(*collection, |handle, run| {
-                    run.plan.store.deprecate(handle, run.bytes(name), *amount, *seconds);
+                    run.view.plan.store.deprecate(handle, run.view.bytes(name), *amount, *seconds);
                 });
             }
             Effect::Open(collection, key, known_as) => self.open(*collection, key, *known_as),
             Effect::SetEnv(name, value) => {
-                let (name, value) = (self.expand(name), self.expand(value));
+                let (name, value) = (self.view.expand(name), self.view.expand(value));
                 self.set_environment(name, value);
             }
             Effect::Remove(removal) => self.remove(removal),
             Effect::RemoveTarget(..) => {
-                if self.state.removed_targets.insert(place) && self.is_removed_here(place) {
-                    self.state.removed_here.push(place);
+                if self.view.state.removed_targets.insert(place) && self.is_removed_here(place) {
+                    self.view.state.removed_here.push(place);
                 }
             }
             Effect::Engine(mode) => self.switch(*mode),
             Effect::RequestBodyAccess(on) => switches.request_body = *on,
             Effect::RequestBodyLimit(limit) => switches.request_body_limit = *limit,
-            Effect::RequestBodyProcessor(processor) => self.set_processor(*processor),
+            Effect::RequestBodyProcessor(processor) => self.view.state.set_processor(*processor),
             Effect::ForceRequestBody(on) => switches.force_request_body = *on,
             Effect::ResponseBodyAccess(on) => switches.response_body = *on,
             Effect::ResponseBodyLimit(limit) => switches.response_body_limit = *limit,
@@ -65,7 +65,7 @@ impl<'p> Run<'p> {
     }
 
     fn switch(&mut self, mode: EngineMode) {
-        let state = &mut *self.state;
+        let state = &mut *self.view.state;
         state.would.switch(mode, state.phase);
         // A host that only detects does not let rules change that.
         let detects = state.switches.detects && mode == EngineMode::On;
@@ -74,73 +74,63 @@ impl<'p> Run<'p> {
 
     /// Sets a variable of `ENV`, and replaces one of the same name that rules have set.
     fn set_environment(&mut self, name: Span, value: Span) {
-        let text = &self.state.values.text;
-        let own = self.state.env.iter().skip(self.state.env_of_host);
+        let text = &self.view.state.values.text;
+        let own = self.view.state.env.iter().skip(self.view.state.env_of_host);
         let of_rules = own.len();
         let known = own.clone().position(|(known, _)| text.get(*known) == text.get(name));
-        self.state.spend(of_rules as u64);
+        self.view.state.spend(of_rules as u64);
         match known {
-            Some(at) => self.state.env[self.state.env_of_host + at].1 = value,
-            None if of_rules < self.plan.limits.variables => self.state.env.push((name, value)),
-            None => self.state.exceed(Over::Variables),
+            Some(at) => self.view.state.env[self.view.state.env_of_host + at].1 = value,
+            None if of_rules < self.view.plan.limits.variables => self.view.state.env.push((name, value)),
+            None => self.view.state.exceed(Over::Variables),
         }
     }
 
     /// Leaves out rules from now on.
     fn remove(&mut self, removal: &Removal) {
-        let state = &mut *self.state;
-        let none = || Box::new(super::bits::Bits::new(self.plan.rules.len()));
+        let state = &mut *self.view.state;
+        let none = || Box::new(super::bits::Bits::new(self.view.plan.rules.len()));
         state.removed.get_or_insert_with(none).add(&removal.rules);
         if removal.unfolds.is_some_and(|last| last > (state.phase, state.rule)) {
             state.folded = false;
         }
     }
 
-    /// Selects the parser of the body.
-    pub(crate) fn set_processor(&mut self, processor: BodyProcessor) {
-        self.state.switches.processor = Some(processor);
-        self.state.values.set_text(Variable::ReqbodyProcessor, processor.name().as_bytes());
-    }
-
-    fn bytes(&self, span: Span) -> &[u8] {
-        self.state.values.text.get(span)
-    }
-
     fn set_tx(&mut self, name: &Name, change: &VariableChange) {
         let (slot, made) = match name {
             Name::Slot(slot) => (Some(*slot), Span::EMPTY),
             Name::Made(name) => {
-                let name = self.expand(name);
-                (self.plan.names.find(&self.bytes(name).to_ascii_lowercase()), name)
+                let name = self.view.expand(name);
+                (self.view.plan.names.find(&self.view.bytes(name).to_ascii_lowercase()), name)
             }
         };
         let before = match slot {
-            Some(slot) => self.state.tx.get(slot),
-            None => self.state.tx.get_made(self.bytes(made), &self.state.values.text),
+            Some(slot) => self.view.state.tx.get(slot),
+            None => self.view.state.tx.get_made(self.view.bytes(made), &self.view.state.values.text),
         };
         let value = match change {
             VariableChange::Set(value) => *value,
             VariableChange::SetMade(text) => match text.slot() {
-                Some(slot) => self.copied(self.state.tx.get(slot)),
+                Some(slot) => self.copied(self.view.state.tx.get(slot)),
                 None => {
-                    let text = self.expand(text);
-                    exact_number(self.bytes(text)).map_or(Value::Text(text), Value::Number)
+                    let text = self.view.expand(text);
+                    exact_number(self.view.bytes(text)).map_or(Value::Text(text), Value::Number)
                 }
             },
             VariableChange::Add(amount) => {
-                Value::Number(self.number(before).saturating_add(self.amount(amount)))
+                Value::Number(self.view.number(before).saturating_add(self.view.amount(amount)))
             }
             VariableChange::Subtract(amount) => {
-                Value::Number(self.number(before).saturating_sub(self.amount(amount)))
+                Value::Number(self.view.number(before).saturating_sub(self.view.amount(amount)))
             }
             VariableChange::Unset => Value::Unset,
         };
         match slot {
-            Some(slot) => self.state.tx.set(slot, value),
+            Some(slot) => self.view.state.tx.set(slot, value),
             None => {
-                let limit = self.plan.limits.variables;
-                if !self.state.tx.set_made(made, value, &self.state.values.text, limit) {
-                    self.state.exceed(Over::Variables);
+                let limit = self.view.plan.limits.variables;
+                if !self.view.state.tx.set_made(made, value, &self.view.state.values.text, limit) {
+                    self.view.state.exceed(Over::Variables);
                 }
             }
         }
@@ -160,38 +150,38 @@ impl<'p> Run<'p> {
         name: &super::expression::Expression,
         change: &VariableChange,
     ) {
-        let timeout = self.plan.settings.collection_timeout;
-        let name = self.expand(name);
+        let timeout = self.view.plan.settings.collection_timeout;
+        let name = self.view.expand(name);
         let set = match change {
             VariableChange::Set(value) => {
-                let item = self.item(*value).unwrap_or(Item::Text(Span::EMPTY));
-                let value = self.text(item);
+                let item = self.view.item(*value).unwrap_or(Item::Text(Span::EMPTY));
+                let value = self.view.text(item);
                 self.stored(collection, |handle, run| {
-                    run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout)
+                    run.view.plan.store.set(handle, run.view.bytes(name), run.view.bytes(value), timeout)
                 })
             }
             VariableChange::SetMade(text) => {
-                let value = self.expand(text);
+                let value = self.view.expand(text);
                 self.stored(collection, |handle, run| {
-                    run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout)
+                    run.view.plan.store.set(handle, run.view.bytes(name), run.view.bytes(value), timeout)
                 })
             }
             VariableChange::Add(by) | VariableChange::Subtract(by) => {
                 let is_less = matches!(change, VariableChange::Subtract(_));
-                let by = self.amount(by);
+                let by = self.view.amount(by);
                 let by = if is_less { by.saturating_neg() } else { by };
                 self.stored(collection, |handle, run| {
-                    run.plan.store.add(handle, run.bytes(name), by, timeout)
+                    run.view.plan.store.add(handle, run.view.bytes(name), by, timeout)
                 })
             }
             VariableChange::Unset => self.stored(collection, |handle, run| {
-                run.plan.store.unset(handle, run.bytes(name));
+                run.view.plan.store.unset(handle, run.view.bytes(name));
                 Ok(())
             }),
         };
         // A counter that cannot be stored would let pass the requests that it limits.
         if set.is_some_and(|set| set.is_err()) {
-            self.state.exceed(Over::Variables);
+            self.view.state.exceed(Over::Variables);
         }
     }
 
@@ -201,8 +191,8 @@ impl<'p> Run<'p> {
         collection: PersistentCollection,
         act: impl FnOnce(Handle<'_>, &Self) -> T,
     ) -> Option<T> {
-        let key = self.state.keys[collection as usize]?;
-        Some(act(Handle { collection, key: self.bytes(key), now: self.state.clock.now() }, self))
+        let key = self.view.state.keys[collection as usize]?;
+        Some(act(Handle { collection, key: self.view.bytes(key), now: self.view.state.clock.now() }, self))
     }
 
     fn open(
@@ -211,23 +201,28 @@ impl<'p> Run<'p> {
         key: &super::expression::Expression,
         as_: Option<Variable>,
     ) {
-        let key = self.expand(key);
+        let key = self.view.expand(key);
         match as_ {
-            Some(Variable::SessionId) => self.state.session_id = Some(key),
-            Some(Variable::UserId) => self.state.user_id = Some(key),
+            Some(Variable::SessionId) => self.view.state.session_id = Some(key),
+            Some(Variable::UserId) => self.view.state.user_id = Some(key),
             _ => {}
         }
         // Applications have separate records, except in `GLOBAL`.
-        let app =
-            self.plan.settings.web_app_id.as_deref().filter(|_| collection != PersistentCollection::Global);
+        let app = self
+            .view
+            .plan
+            .settings
+            .web_app_id
+            .as_deref()
+            .filter(|_| collection != PersistentCollection::Global);
         let key = match app {
             Some(app) => {
-                let whole = [app.as_bytes(), b"\0", self.bytes(key)].concat();
-                self.push(&whole)
+                let whole = [app.as_bytes(), b"\0", self.view.bytes(key)].concat();
+                self.view.push(&whole)
             }
             None => key,
         };
-        self.state.keys[collection as usize] = Some(key);
+        self.view.state.keys[collection as usize] = Some(key);
     }
 
     /// Stores the captures of an operator in `TX.0` to `TX.9` and unsets the rest.
@@ -237,20 +232,20 @@ impl<'p> Run<'p> {
         }
         for (slot, group) in captured.groups.iter().enumerate() {
             let value = group.map_or(Value::Unset, |(from, to)| Value::Text(value.part(from, to)));
-            self.state.tx.set(slot as u16, value);
+            self.view.state.tx.set(slot as u16, value);
         }
         if let Some(fingerprint) = captured.fingerprint {
             let len = fingerprint.iter().position(|byte| *byte == 0).unwrap_or(fingerprint.len());
-            let text = self.push(&fingerprint[..len]);
-            self.state.tx.set(0, Value::Text(text));
+            let text = self.view.push(&fingerprint[..len]);
+            self.view.state.tx.set(0, Value::Text(text));
         }
     }
 
     /// Records a rule's match and returns its verdict, if any.
     pub(crate) fn finish(&mut self, rule: usize) -> Option<Verdict> {
-        let about = &self.plan.rules[rule].about;
+        let about = &self.view.plan.rules[rule].about;
         if let Some(severity) = about.severity.map(|severity| severity.number()) {
-            let highest = &mut self.state.highest_severity;
+            let highest = &mut self.view.state.highest_severity;
             *highest = Some(highest.map_or(severity, |highest| highest.min(severity)));
         }
         let verdict = match &about.disruptive {
@@ -258,37 +253,40 @@ impl<'p> Run<'p> {
             Disruptive::Deny { status } => Some(Verdict::Deny { status: *status, rule: Some(about.id) }),
             Disruptive::Drop => Some(Verdict::Drop { rule: about.id }),
             Disruptive::Redirect { status, .. } => {
-                let to = self.plan.rules[rule].redirect.as_ref().map_or(Span::EMPTY, |to| self.expand(to));
-                Some(Verdict::Redirect { status: *status, to: self.bytes(to).to_vec(), rule: about.id })
+                let to = self.view.plan.rules[rule]
+                    .redirect
+                    .as_ref()
+                    .map_or(Span::EMPTY, |to| self.view.expand(to));
+                Some(Verdict::Redirect { status: *status, to: self.view.bytes(to).to_vec(), rule: about.id })
             }
         };
-        let on = self.state.switches.mode == EngineMode::On;
+        let on = self.view.state.switches.mode == EngineMode::On;
         // After the response there is nothing left to deny.
-        let verdict = verdict.filter(|_| self.state.phase != crate::model::Phase::Logging);
-        self.state.audit_relevant |= about.audit_log;
+        let verdict = verdict.filter(|_| self.view.state.phase != crate::model::Phase::Logging);
+        self.view.state.audit_relevant |= about.audit_log;
         if about.log || about.audit_log {
-            self.record(rule, verdict.as_ref().filter(|_| on));
+            self.view.record(rule, verdict.as_ref().filter(|_| on));
         }
-        let phase = self.state.phase;
+        let phase = self.view.state.phase;
         if let Disruptive::Allow(scope) = about.disruptive {
-            self.state.would.allow(scope, phase);
+            self.view.state.would.allow(scope, phase);
             if on {
-                self.state.allowed.add(scope);
+                self.view.state.allowed.add(scope);
             }
         }
         if on {
             return verdict;
         }
         if let Some(verdict) = verdict {
-            self.state.would.stop(about.id, verdict, phase);
+            self.view.state.would.stop(about.id, verdict, phase);
         }
         None
     }
 
     /// Returns true if a rule that matched ends its phase and nothing else.
     pub(crate) fn ends_phase(&self, rule: usize) -> bool {
-        self.plan.rules[rule].about.disruptive == Disruptive::Allow(AllowScope::Phase)
-            && self.state.switches.mode == EngineMode::On
+        self.view.plan.rules[rule].about.disruptive == Disruptive::Allow(AllowScope::Phase)
+            && self.view.state.switches.mode == EngineMode::On
     }
 }
 

@@ -87,6 +87,17 @@ pub(crate) enum Pick {
     Pattern(Box<Pattern>, Box<[Slot]>),
 }
 
+impl Pick {
+    /// Returns true if a name is picked.
+    pub(crate) fn takes(&self, known: u16, name: &[u8]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Name(number, _) => *number == known,
+            Self::Pattern(pattern, _) => pattern.is_match(name),
+        }
+    }
+}
+
 /// The effect of a link that matches.
 #[derive(Debug)]
 pub(crate) enum Effect {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::expand::View;
 use super::expression::Expression;
 use super::limits::LOOK;
-use super::run::Run;
 use super::secrets::{HIDDEN, may_copy};
 use super::state::{MatchedValue, NameRef, Over};
 use super::values::Span;
@@ -315,7 +315,7 @@ enum MatchText<'a> {
     Made(Span),
 }
 
-impl<'a> Run<'a> {
+impl<'a> View<'a> {
     fn told(&mut self, text: &'a Expression) -> MatchText<'a> {
         match text {
             Expression::Fixed(text) => MatchText::Fixed(text),

@@ -1,12 +1,12 @@
 //! The values that rules see of a request's head.
 
-use super::run::Run;
+use super::intake::Intake;
 use super::state::Over;
 use super::values::{Family, Span, Text, UNNAMED};
 use crate::body::media_type;
 use crate::model::{BodyProcessor, Variable};
 
-impl Run<'_> {
+impl Intake<'_> {
     /// Adds a value under a name, and the name to the family of names.
     pub(crate) fn add(&mut self, family: Family, names: Option<Family>, name: Span, value: Span) {
         let known = self.known(family, name);
@@ -139,9 +139,9 @@ impl Run<'_> {
     fn choose_processor(&mut self, value: &[u8]) {
         let kind = media_type(value);
         if kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
-            self.set_processor(BodyProcessor::UrlEncoded);
+            self.state.set_processor(BodyProcessor::UrlEncoded);
         } else if kind.eq_ignore_ascii_case(b"multipart/form-data") {
-            self.set_processor(BodyProcessor::Multipart);
+            self.state.set_processor(BodyProcessor::Multipart);
         }
     }
 }

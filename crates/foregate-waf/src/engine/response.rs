@@ -1,11 +1,11 @@
 //! The values that rules see of a response's head.
 
-use super::run::Run;
+use super::intake::Intake;
 use super::state::Over;
 use super::values::Family;
 use crate::model::Variable;
 
-impl Run<'_> {
+impl Intake<'_> {
     /// Adds the status line.
     pub(crate) fn response_head(&mut self, status: u16, protocol: &[u8]) {
         let values = &mut self.state.values;

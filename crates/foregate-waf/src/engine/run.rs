@@ -2,13 +2,14 @@
 
 use super::bits;
 use super::chains::{Node, RAW};
+use super::expand::{Item, View};
 use super::expression::Expression;
 use super::feed;
 use super::limits::{Beyond, LOOK};
-use super::plan::{Amount, Effect, PhasePlan, Pick, Plan, PlanLink, PlanTarget, Step, ValueSource};
-use super::state::{MatchedValue, NameRef, Over, State};
+use super::plan::{Effect, PhasePlan, Pick, PlanLink, PlanTarget, Step, ValueSource};
+use super::state::{MatchedValue, NameRef, Over};
 use super::tx::{self, Value};
-use super::values::{Family, Span, UNCHANGED, UNFED, Unit, decimal};
+use super::values::{Family, Span, UNCHANGED, UNFED, Unit};
 use super::verdict::Verdict;
 use crate::model::{EngineMode, Phase, Variable};
 use crate::operator::{Argument, Captures, Checksum, Test};
@@ -19,8 +20,7 @@ const REMOVED: u64 = 16;
 
 /// A transaction together with its plan.
 pub(crate) struct Run<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) state: &'a mut State,
+    pub(crate) view: View<'a>,
 }
 
 /// The argument of a link's operator, its macros expanded.
@@ -32,24 +32,18 @@ enum HeldValue<'p> {
     Number(i64),
 }
 
-/// A value that is looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Item {
-    Text(Span),
-    Number(i64),
-}
-
 impl<'p> Run<'p> {
     /// Runs a phase and returns its verdict.
     pub(crate) fn phase(&mut self, phase: Phase) -> Verdict {
-        self.state.phase = phase;
-        if self.state.switches.mode == EngineMode::Off || self.state.allowed.covers(phase) {
+        self.view.state.phase = phase;
+        if self.view.state.switches.mode == EngineMode::Off || self.view.state.allowed.covers(phase) {
             return Verdict::Pass;
         }
         let mut plan = self.phase_plan(phase);
-        self.feed(plan);
+        let map = self.view.plan.settings.unicode_map.as_deref();
+        feed::feed(self.view.state, map, plan);
         let mut at = 0;
-        while let Some(step) = self.state.live.next(at) {
+        while let Some(step) = self.view.state.live.next(at) {
             at = step + 1;
             if let Some(verdict) = self.beyond() {
                 return verdict;
@@ -61,14 +55,14 @@ impl<'p> Run<'p> {
                     continue;
                 }
             };
-            let runs = phase == Phase::Logging || !self.state.is_exhausted() || self.is_cheap(rule);
+            let runs = phase == Phase::Logging || !self.view.state.is_exhausted() || self.is_cheap(rule);
             if !runs || self.is_removed(rule) || !self.rule(rule, candidate) {
                 continue;
             }
             if let Some(verdict) = self.finish(rule) {
                 return verdict;
             }
-            if self.state.switches.mode == EngineMode::Off || self.state.allowed.covers(phase) {
+            if self.view.state.switches.mode == EngineMode::Off || self.view.state.allowed.covers(phase) {
                 return Verdict::Pass;
             }
             if self.ends_phase(rule) {
@@ -78,24 +72,24 @@ impl<'p> Run<'p> {
             let current = self.phase_plan(phase);
             if !std::ptr::eq(plan, current) {
                 plan = current;
-                at = plan.step_at(self.plan.rules[rule].about.skip_to.unwrap_or(0).max(rule + 1));
-                self.state.live.copy_from(&plan.always);
+                at = plan.step_at(self.view.plan.rules[rule].about.skip_to.unwrap_or(0).max(rule + 1));
+                self.view.state.live.copy_from(&plan.always);
             }
         }
         self.beyond().unwrap_or(Verdict::Pass)
     }
 
     fn phase_plan(&self, phase: Phase) -> &'p PhasePlan {
-        let plans = if self.state.folded { &self.plan.folded } else { &self.plan.plain };
+        let plans = if self.view.state.folded { &self.view.plan.folded } else { &self.view.plan.plain };
         &plans[phase as usize]
     }
 
     /// The verdict for a transaction over its budget. Without a verdict, rules continue with the accepted values, and so
     /// do rules for the log.
     fn beyond(&mut self) -> Option<Verdict> {
-        let state = &mut *self.state;
+        let state = &mut *self.view.state;
         state.over.filter(|_| state.phase != Phase::Logging)?;
-        let Beyond::Deny(status) = self.plan.limits.beyond else { return None };
+        let Beyond::Deny(status) = self.view.plan.limits.beyond else { return None };
         if state.switches.mode == EngineMode::On {
             return Some(Verdict::Deny { status, rule: None });
         }
@@ -108,28 +102,28 @@ impl<'p> Run<'p> {
     fn is_cheap(&self, rule: usize) -> bool {
         let named =
             |target: &PlanTarget| target.source == ValueSource::Tx && matches!(target.pick, Pick::Name(..));
-        let links = &self.plan.rules[rule].links;
+        let links = &self.view.plan.rules[rule].links;
         links.iter().all(|link| !link.test.is_search() && link.targets.iter().all(named))
     }
 
     fn assign(&mut self, values: &[(usize, tx::Slot, Value)]) {
         for (rule, slot, value) in values {
             if !self.is_removed(*rule) {
-                self.state.tx.set(*slot, *value);
+                self.view.state.tx.set(*slot, *value);
             }
         }
     }
 
     fn is_removed(&self, rule: usize) -> bool {
-        self.state.removed.as_ref().is_some_and(|removed| removed.contains(rule))
+        self.view.state.removed.as_ref().is_some_and(|removed| removed.contains(rule))
     }
 
     /// Runs a rule's links. Returns true if all of them match.
     fn rule(&mut self, rule: usize, candidate: Option<u32>) -> bool {
-        self.state.rule = rule;
-        self.state.matched.clear();
+        self.view.state.rule = rule;
+        self.view.state.matched.clear();
         self.find_removed();
-        let links = &self.plan.rules[rule].links;
+        let links = &self.view.plan.rules[rule].links;
         links
             .iter()
             .enumerate()
@@ -138,20 +132,20 @@ impl<'p> Run<'p> {
 
     /// Finds the values that `ctl` excluded from the running rule. Values and exclusions may both be many.
     fn find_removed(&mut self) {
-        self.state.removed_here.clear();
-        if self.state.removed_targets.is_empty() {
+        self.view.state.removed_here.clear();
+        if self.view.state.removed_targets.is_empty() {
             return;
         }
-        self.state.spend(self.state.removed_targets.len() as u64 / REMOVED);
-        let mut here = std::mem::take(&mut self.state.removed_here);
-        here.extend(self.state.removed_targets.iter().filter(|place| self.is_removed_here(**place)));
-        self.state.removed_here = here;
+        self.view.state.spend(self.view.state.removed_targets.len() as u64 / REMOVED);
+        let mut here = std::mem::take(&mut self.view.state.removed_here);
+        here.extend(self.view.state.removed_targets.iter().filter(|place| self.is_removed_here(**place)));
+        self.view.state.removed_here = here;
     }
 
     /// Returns true if the exclusion at this place applies to the running rule.
     pub(crate) fn is_removed_here(&self, (rule, link, effect): (usize, usize, usize)) -> bool {
-        match &self.plan.rules[rule].links[link].effects[effect] {
-            Effect::RemoveTarget(rules, ..) => rules.contains(self.state.rule),
+        match &self.view.plan.rules[rule].links[link].effects[effect] {
+            Effect::RemoveTarget(rules, ..) => rules.contains(self.view.state.rule),
             _ => false,
         }
     }
@@ -171,7 +165,7 @@ impl<'p> Run<'p> {
             matched |= match target.source {
                 _ if target.count => look.count(),
                 ValueSource::Units(family, half) => {
-                    let range = look.run.state.values.range(family, half);
+                    let range = look.run.view.state.values.range(family, half);
                     let mut any = false;
                     for at in range {
                         any |= look.unit(family, at, candidate);
@@ -188,64 +182,9 @@ impl<'p> Run<'p> {
     fn held(&mut self, test: &'p Test) -> HeldValue<'p> {
         match test {
             Test::Text(_, Expression::Fixed(text)) => HeldValue::Fixed(text),
-            Test::Text(_, text) => HeldValue::Text(self.expand(text)),
-            Test::Compare(_, amount) => HeldValue::Number(self.amount(amount)),
+            Test::Text(_, text) => HeldValue::Text(self.view.expand(text)),
+            Test::Compare(_, amount) => HeldValue::Number(self.view.amount(amount)),
             _ => HeldValue::None,
-        }
-    }
-
-    /// A number that a rule speaks of.
-    pub(crate) fn amount(&mut self, amount: &Amount) -> i64 {
-        match amount {
-            Amount::Fixed(number) => *number,
-            Amount::Slot(slot) => self.number(self.state.tx.get(*slot)),
-            Amount::Made(text) => {
-                let text = self.expand(text);
-                tx::leading_number(self.state.values.text.get(text))
-            }
-        }
-    }
-
-    /// A variable's value as a number.
-    pub(crate) fn number(&self, value: Value) -> i64 {
-        tx::number(value, &self.plan.names, &self.state.values.text)
-    }
-
-    /// A variable's value as an item.
-    pub(crate) fn item(&mut self, value: Value) -> Option<Item> {
-        Some(match value {
-            Value::Unset => return None,
-            Value::Number(number) => Item::Number(number),
-            Value::Text(span) => Item::Text(span),
-            Value::Constant(constant) => Item::Text(self.push(self.plan.names.text(constant))),
-        })
-    }
-
-    /// Appends text that rules make, which counts as work. Without room, the transaction is over its budget, and the piece
-    /// is empty.
-    pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
-        if !self.state.spend(piece.len() as u64) || !self.state.has_room(piece.len()) {
-            return Span::EMPTY;
-        }
-        self.state.values.text.push(piece)
-    }
-
-    /// Appends a number in decimal.
-    pub(crate) fn push_number(&mut self, number: i64) -> Span {
-        let mut out = [0; 21];
-        let mut digits = [0; 20];
-        let digits = decimal(number.unsigned_abs(), &mut digits);
-        let sign = usize::from(number < 0);
-        out[0] = b'-';
-        out[sign..sign + digits.len()].copy_from_slice(digits);
-        self.push(&out[..sign + digits.len()])
-    }
-
-    /// An item as text.
-    pub(crate) fn text(&mut self, item: Item) -> Span {
-        match item {
-            Item::Text(span) => span,
-            Item::Number(number) => self.push_number(number),
         }
     }
 
@@ -256,33 +195,12 @@ impl<'p> Run<'p> {
         }
         if unit.forms != UNFED
             && let Some(interest) =
-                self.phase_plan(self.state.phase).interests.get(usize::from(unit.interest))
+                self.phase_plan(self.view.state.phase).interests.get(usize::from(unit.interest))
             && let Some(place) = usize::from(interest.places[usize::from(node)]).checked_sub(1)
         {
-            return self.state.forms[unit.forms as usize + place];
+            return self.view.state.forms[unit.forms as usize + place];
         }
-        self.transformed(unit.value, node)
-    }
-
-    /// The output for a value without prepared results.
-    fn transformed(&mut self, value: Span, node: Node) -> Span {
-        let Some((parent, transformation)) = self.plan.chains.node(node) else { return value };
-        let from = self.transformed(value, parent);
-        self.state.spend(from.len() as u64);
-        if !self.state.has_room(from.len()) {
-            return from;
-        }
-        let map = self.plan.settings.unicode_map.as_deref();
-        feed::transform(&mut self.state.values.text, from, transformation, map)
-    }
-
-    /// Returns true if a name is picked.
-    pub(crate) fn picks(&self, pick: &Pick, known: u16, name: &[u8]) -> bool {
-        match pick {
-            Pick::All => true,
-            Pick::Name(number, _) => *number == known,
-            Pick::Pattern(pattern, _) => pattern.is_match(name),
-        }
+        self.view.transformed(unit.value, node)
     }
 }
 
@@ -301,10 +219,10 @@ impl Look<'_, '_> {
     /// once. A rule that exempts requests uses the normal form, which is sent to the origin.
     fn scalar(&mut self, variable: Variable, candidate: Option<u32>) -> bool {
         let run = &*self.run;
-        let Some(sent) = run.state.values.scalar_place(variable) else { return false };
-        match run.state.values.normal_place(variable) {
+        let Some(sent) = run.view.state.values.scalar_place(variable) else { return false };
+        match run.view.state.values.normal_place(variable) {
             None => self.unit(Family::Scalars, sent, candidate),
-            Some(normal) if run.plan.rules[run.state.rule].lets_through => {
+            Some(normal) if run.view.plan.rules[run.view.state.rule].lets_through => {
                 self.unit(Family::Scalars, normal, candidate)
             }
             Some(normal) => [sent, normal].into_iter().any(|at| self.unit(Family::Scalars, at, candidate)),
@@ -313,18 +231,18 @@ impl Look<'_, '_> {
 
     /// Looks at a value of a family.
     fn unit(&mut self, family: Family, at: usize, candidate: Option<u32>) -> bool {
-        let unit = self.run.state.values.units(family)[at];
+        let unit = self.run.view.state.values.units(family)[at];
         if let Some(candidate) = candidate
             && unit.candidates != UNFED
-            && !bits::contains(&self.run.state.words[unit.candidates as usize..], candidate as usize)
+            && !bits::contains(&self.run.view.state.words[unit.candidates as usize..], candidate as usize)
         {
             return false;
         }
         let name = if family == Family::Scalars { NameRef::None } else { NameRef::Span(unit.name) };
         if family != Family::Scalars {
-            let name = self.run.state.values.text.get(unit.name);
-            if !self.run.picks(&self.target.pick, unit.known, name)
-                || self.target.without.iter().any(|pick| self.run.picks(pick, unit.known, name))
+            let name = self.run.view.state.values.text.get(unit.name);
+            if !self.target.pick.takes(unit.known, name)
+                || self.target.without.iter().any(|pick| pick.takes(unit.known, name))
             {
                 return false;
             }
@@ -356,15 +274,15 @@ impl Look<'_, '_> {
         if let (Item::Number(_), true) = (item, number) {
             return self.test(name, item);
         }
-        let value = self.run.text(item);
+        let value = self.run.view.text(item);
         if self.link.steps.is_empty() {
-            let value = self.run.transformed(value, self.link.node);
+            let value = self.run.view.transformed(value, self.link.node);
             return self.test(name, Item::Text(value));
         }
         let mut matched = false;
         let mut before = None;
         for node in &self.link.steps {
-            let value = self.run.transformed(value, *node);
+            let value = self.run.view.transformed(value, *node);
             if before.replace(value) != Some(value) {
                 matched |= self.test(name, Item::Text(value));
             }
@@ -377,11 +295,11 @@ impl Look<'_, '_> {
         if let (ValueSource::Tx, Pick::Name(slot, _), true) =
             (self.target.source, &self.target.pick, self.target.without.is_empty())
         {
-            let value = self.run.state.tx.get(*slot);
-            return self.run.item(value).is_some_and(|item| self.loose(NameRef::Slot(*slot), item));
+            let value = self.run.view.state.tx.get(*slot);
+            return self.run.view.item(value).is_some_and(|item| self.loose(NameRef::Slot(*slot), item));
         }
         let mut found = Vec::new();
-        self.run.collect(self.target.source, &self.target.pick, &self.target.without, &mut found);
+        self.run.view.collect(self.target.source, &self.target.pick, &self.target.without, &mut found);
         let mut matched = false;
         for (name, item) in found {
             matched |= self.loose(name, item);
@@ -394,33 +312,33 @@ impl Look<'_, '_> {
         let target = self.target;
         let count = match target.source {
             ValueSource::Units(family, half) => {
-                let range = self.run.state.values.range(family, half);
+                let range = self.run.view.state.values.range(family, half);
                 let mut count = 0;
                 for at in range {
-                    let unit = self.run.state.values.units(family)[at];
-                    let name = self.run.state.values.text.get(unit.name);
-                    let picked = self.run.picks(&target.pick, unit.known, name)
-                        && !target.without.iter().any(|pick| self.run.picks(pick, unit.known, name));
+                    let unit = self.run.view.state.values.units(family)[at];
+                    let name = self.run.view.state.values.text.get(unit.name);
+                    let picked = target.pick.takes(unit.known, name)
+                        && !target.without.iter().any(|pick| pick.takes(unit.known, name));
                     count += i64::from(picked && !self.is_removed(unit.known, NameRef::Span(unit.name)));
                 }
                 count
             }
             ValueSource::Scalar(variable) => {
-                i64::from(self.run.state.values.scalar_place(variable).is_some())
+                i64::from(self.run.view.state.values.scalar_place(variable).is_some())
             }
             source => match (source, &target.pick) {
                 (ValueSource::Tx, Pick::Name(slot, _)) => {
-                    i64::from(self.run.state.tx.get(*slot) != Value::Unset)
+                    i64::from(self.run.view.state.tx.get(*slot) != Value::Unset)
                 }
                 (_, pick) => {
                     let mut found = Vec::new();
-                    self.run.collect(source, pick, &target.without, &mut found);
+                    self.run.view.collect(source, pick, &target.without, &mut found);
                     found.len() as i64
                 }
             },
         };
         let name = match &target.pick {
-            Pick::Name(_, name) => NameRef::Span(self.run.push(name)),
+            Pick::Name(_, name) => NameRef::Span(self.run.view.push(name)),
             _ => NameRef::None,
         };
         self.test(name, Item::Number(count))
@@ -428,9 +346,9 @@ impl Look<'_, '_> {
 
     /// Returns true if `ctl` excluded a value from the running rule.
     fn is_removed(&self, known: u16, name: NameRef) -> bool {
-        let state = &*self.run.state;
+        let state = &*self.run.view.state;
         state.removed_here.iter().any(|(rule, link, effect)| {
-            let effect = &self.run.plan.rules[*rule].links[*link].effects[*effect];
+            let effect = &self.run.view.plan.rules[*rule].links[*link].effects[*effect];
             let Effect::RemoveTarget(_, source, pick) = effect else { return false };
             if *source != self.target.source {
                 return false;
@@ -467,21 +385,21 @@ impl Look<'_, '_> {
             if comparison.holds(number, argument) == link.negated {
                 return false;
             }
-            let value = self.run.text(item);
+            let value = self.run.view.text(item);
             self.hit(name, value, None);
             return true;
         }
-        let value = self.run.text(item);
+        let value = self.run.view.text(item);
         if link.test.is_search() {
-            self.run.state.looks += 1;
-            if !self.run.state.spend(value.len() as u64 + LOOK) {
+            self.run.view.state.looks += 1;
+            if !self.run.view.state.spend(value.len() as u64 + LOOK) {
                 return false;
             }
         }
         if let Test::Checked(checksum, pattern) = &link.test {
             return self.checked(*checksum, pattern, name, value);
         }
-        let text = &self.run.state.values.text;
+        let text = &self.run.view.state.values.text;
         let argument = match held {
             HeldValue::None => Argument::None,
             HeldValue::Fixed(argument) => Argument::Text(argument),
@@ -502,13 +420,13 @@ impl Look<'_, '_> {
         let link = self.link;
         let mut from = 0;
         let found = loop {
-            let text = self.run.state.values.text.get(value);
+            let text = self.run.view.state.values.text.get(value);
             let rest = if from <= text.len() { pattern.captures(text, from) } else { None };
             let Some(whole) = rest.and_then(|[whole, ..]| whole) else { break None };
             if checksum.holds(&text[whole.clone()]) {
                 break Some(whole);
             }
-            if !self.run.state.spend((whole.end - from) as u64 + LOOK) {
+            if !self.run.view.state.spend((whole.end - from) as u64 + LOOK) {
                 return false;
             }
             // A match that is not such a number may overlap one that is.
@@ -532,15 +450,15 @@ impl Look<'_, '_> {
             self.run.capture(value, &captured);
         }
         let found = MatchedValue { variable: self.target.variable, name, value, link: self.number };
-        let matched = &mut self.run.state.matched;
-        if matched.len() < self.run.plan.limits.matched_values {
+        let matched = &mut self.run.view.state.matched;
+        if matched.len() < self.run.view.plan.limits.matched_values {
             matched.push(found);
         } else {
             // A later link that looks for this value must not miss it unnoticed.
             if let Some(last) = matched.last_mut() {
                 *last = found;
             }
-            self.run.state.exceed(Over::Variables);
+            self.run.view.state.exceed(Over::Variables);
         }
         self.run.effects(self.link, self.number);
         // The values that it compares with may have changed.

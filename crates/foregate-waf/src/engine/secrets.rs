@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
+use super::expand::View;
 use super::masks::{Masks, origin};
-use super::run::Run;
 use super::state::{MatchedValue, NameRef};
 use super::values::Family;
 use crate::model::{Mask, Variable};
@@ -182,7 +182,7 @@ fn has_secret_part(name: &[u8]) -> bool {
     PARTS.as_ref().is_none_or(|parts| parts.is_match(name))
 }
 
-impl Run<'_> {
+impl View<'_> {
     /// Returns true if the matched value is a secret, by its name or by a mask of a rule.
     pub(crate) fn is_secret(&self, found: &MatchedValue) -> bool {
         let name = match found.name {
@@ -289,7 +289,7 @@ pub(crate) fn may_copy(variable: Variable) -> bool {
     matches!(variable, Env | FullRequest | Global | Ip | Resource | Session | Tx | User | Xml)
 }
 
-impl Run<'_> {
+impl View<'_> {
     /// Gathers the secrets, unless nothing has come since.
     pub(crate) fn gather_secrets(&mut self) {
         let values = &self.state.values;
@@ -319,6 +319,22 @@ impl Run<'_> {
             }
         }
         self.state.secrets = Secrets { of, values: found, xml };
+    }
+
+    /// The variable and name from which a value comes: an earlier match may be matched again.
+    pub(super) fn origin_of(&self, found: MatchedValue, at: usize) -> Option<(Variable, &[u8])> {
+        let name = match found.name {
+            NameRef::Span(span) => self.state.values.text.get(span),
+            NameRef::Slot(_) | NameRef::None => b"",
+        };
+        match found.variable {
+            Variable::MatchedVar => {
+                let before = at.checked_sub(1)?;
+                self.origin_of(*self.state.matched.get(before)?, before)
+            }
+            Variable::MatchedVars => origin(name),
+            variable => Some((variable, name)),
+        }
     }
 
     /// A value without the secrets in it; with `parts`, also without parts of secrets. With `xml`, for the text of XML,

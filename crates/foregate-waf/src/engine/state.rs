@@ -115,6 +115,14 @@ impl Allowed {
 /// The most values of matches that are kept from one phase to the next.
 const MATCHED_ROOM: usize = 256;
 
+/// A value in quotes that has not ended with its field: fields that follow are joined to it for the origin.
+#[derive(Debug)]
+pub(crate) struct OpenCookie {
+    pub(crate) name: Span,
+    /// The text after the quote.
+    pub(crate) text: Vec<u8>,
+}
+
 /// One transaction.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -149,7 +157,7 @@ pub(crate) struct State {
     pub(crate) env: Vec<(Span, Span)>,
     /// The number of `ENV` variables that the host has set.
     pub(crate) env_of_host: usize,
-    pub(crate) open_cookie: Option<super::cookies::OpenCookie>,
+    pub(crate) open_cookie: Option<OpenCookie>,
     pub(crate) masks: super::masks::Masks,
     /// Of each match that is kept, how many masks were known by then.
     pub(crate) masked: Vec<usize>,
@@ -277,6 +285,12 @@ impl State {
             hiding: false,
             piece: usize::MAX,
         }
+    }
+
+    /// Selects the parser of the body.
+    pub(crate) fn set_processor(&mut self, processor: BodyProcessor) {
+        self.switches.processor = Some(processor);
+        self.values.set_text(Variable::ReqbodyProcessor, processor.name().as_bytes());
     }
 
     /// Takes off work. Returns true if there was enough.

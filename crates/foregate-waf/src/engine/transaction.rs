@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
+use super::expand::View;
+use super::intake::Intake;
 use super::limits::ENVIRONMENT;
 use super::report::Report;
 use super::run::Run;
@@ -77,7 +79,11 @@ impl Transaction {
     }
 
     fn run(&mut self) -> Run<'_> {
-        Run { plan: &self.engine.plan, state: &mut self.state }
+        Run { view: View { plan: &self.engine.plan, state: &mut self.state } }
+    }
+
+    fn intake(&mut self) -> Intake<'_> {
+        Intake { plan: &self.engine.plan, state: &mut self.state }
     }
 
     /// Sets the addresses of both ends.
@@ -93,7 +99,7 @@ impl Transaction {
 
     /// Adds the request line as received: method, target and protocol (`HTTP/1.1`).
     pub fn request_line(&mut self, method: &[u8], target: &[u8], protocol: &[u8]) {
-        self.run().request_line(method, target, protocol);
+        self.intake().request_line(method, target, protocol);
     }
 
     /// Sets the normal form of the target, which is sent to the origin; to be called after the request line. If it
@@ -101,13 +107,13 @@ impl Transaction {
     /// rule matches if one of them does; a rule that exempts requests (`allow`, `skipAfter`, `ctl:ruleRemoveById` and the
     /// like, or one that only sets variables of `TX` to fixed values) uses the normal form alone.
     pub fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
-        self.run().normal_target(path, query);
+        self.intake().normal_target(path, query);
     }
 
     /// Sets the requested host in its normal form, with or without port; to be called after the fields. If it differs from
     /// the field `Host`, `SERVER_NAME` has two values; rules that exempt requests use this one alone.
     pub fn normal_host(&mut self, authority: &[u8]) {
-        self.run().normal_host(authority);
+        self.intake().normal_host(authority);
     }
 
     /// Sets the first line of a request that the parser refused, as it arrived. It is split at
@@ -120,13 +126,13 @@ impl Transaction {
             Some(space) if rest[space + 1..].starts_with(b"HTTP/") => (&rest[..space], &rest[space + 1..]),
             _ => (rest, &b"HTTP/0.9"[..]),
         };
-        self.run().request_line(method, target, protocol);
+        self.intake().request_line(method, target, protocol);
         self.state.values.set_text(Variable::RequestLine, line);
     }
 
     /// Adds a field of the request, as received.
     pub fn request_field(&mut self, name: &[u8], value: &[u8]) {
-        self.run().request_field(name, value);
+        self.intake().request_field(name, value);
     }
 
     /// Sets the time since the start, for rules that use it and for expiry.
@@ -186,7 +192,7 @@ impl Transaction {
             self.run_up_to(Phase::RequestBody);
             // If no rule will run, nothing is parsed and no limit applies.
             let is_off = self.state.switches.mode == EngineMode::Off;
-            if !is_off && !self.run().request_body(body, whole) {
+            if !is_off && !self.intake().request_body(body, whole) {
                 self.reject_body();
             }
         }
@@ -201,7 +207,7 @@ impl Transaction {
         if self.request_body_limit().is_none() {
             return Verdict::Pass;
         }
-        let Some(status) = self.run().refuses_unreadable() else { return Verdict::Pass };
+        let Some(status) = self.intake().refuses_unreadable() else { return Verdict::Pass };
         if self.deny(status) {
             self.state.refused_unreadable = true;
         }
@@ -251,9 +257,9 @@ impl Transaction {
         protocol: &[u8],
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Verdict {
-        self.run().response_head(status, protocol);
+        self.intake().response_head(status, protocol);
         for (name, value) in fields {
-            self.run().response_field(name, value);
+            self.intake().response_field(name, value);
         }
         self.phase(Phase::ResponseHeaders)
     }
@@ -399,7 +405,7 @@ impl Transaction {
             work: self.work(),
             audit: None,
         };
-        report.matches = self.run().shown_matches();
+        report.matches = self.run().view.shown_matches();
         if self.dry_run || self.answered {
             report.stopped_nothing();
             // The client did not receive this status.
