@@ -11,6 +11,7 @@ mod compare;
 mod conditions;
 mod dashboard;
 mod fallback;
+mod listen;
 mod retry;
 mod servers;
 mod shield;
@@ -41,6 +42,9 @@ pub use self::compare::{Compare, CompareMode, CompareRules, CompareSamples};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::dashboard::{DashboardPassword, DashboardSettings};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
+pub use self::listen::{
+    CertificateFiles, ClientCertificates, Listen, ListenAddress, ListenTls, TlsPolicy, TlsVersion,
+};
 pub use self::retry::{Elsewhere, HedgeAfter, Mirror, NewPath, Retry, RetryOn, RouteRetry};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky};
 pub use self::shield::{ShieldNode, ShieldSettings};
@@ -48,77 +52,6 @@ pub use self::trace_export::TraceExport;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
-
-/// The address of a listener.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum ListenAddress {
-    /// An IPv4 or IPv6 address and port; an IPv6 wildcard accepts IPv6 only.
-    Tcp(SocketAddr),
-    /// The path of a Unix stream socket; a stale file there is replaced.
-    Unix(PathBuf),
-}
-
-/// One `listen` node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listen {
-    /// Where to accept.
-    pub address: ListenAddress,
-    /// Bind with `SO_REUSEPORT`, so that another process may share the port. Default: no.
-    pub reuse_port: bool,
-    /// The length of the kernel's accept queue. Default: 4096, which the kernel caps at
-    /// `somaxconn`.
-    pub backlog: u32,
-    /// Peers that must start each connection with a PROXY protocol header (v1 or v2). Peers outside
-    /// of these blocks are served without one. Default: empty.
-    pub proxy_protocol_from: Vec<AddressBlock>,
-    /// Speak TLS here.
-    pub tls: Option<ListenTls>,
-    /// Offer HTTP/2 (ALPN with TLS, prior knowledge without). Default: yes.
-    pub http2: bool,
-    /// Go on answering clients over HTTP/1 that have ended their side of the connection. Default:
-    /// yes.
-    pub half_close: bool,
-    /// Connections of its clients. Beyond: accepting pauses on this listener. Default (`None`): no limit of its own.
-    pub connections: Option<usize>,
-    /// Requests in flight of its clients. Default: no limit.
-    pub requests: Option<RequestLimit>,
-    /// The name of the upstream that gets all requests of this listener, which come from the old proxy. Default: none, it serves
-    /// clients.
-    pub tap: Option<Box<str>>,
-    /// The listener is for the other nodes of the shield, and no clients. Default: no.
-    pub shield: bool,
-    /// Set for the two sockets of `:PORT`; the one of IPv6 may be missing. Default: false.
-    pub of_all_addresses: bool,
-}
-
-impl Listen {
-    /// A cleartext listener with default settings.
-    pub fn new(address: ListenAddress) -> Self {
-        Self {
-            address,
-            reuse_port: false,
-            backlog: 4096,
-            proxy_protocol_from: Vec::new(),
-            tls: None,
-            http2: true,
-            half_close: true,
-            connections: None,
-            requests: None,
-            tap: None,
-            shield: false,
-            of_all_addresses: false,
-        }
-    }
-}
-
-impl fmt::Display for ListenAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
 
 /// A bound on requests in flight that go to upstreams, and the queue of those beyond it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,57 +64,6 @@ pub struct RequestLimit {
     pub timeout: Duration,
     /// The bound follows the latency of the upstream, from this least one up to `requests`. Default (`None`): it is `requests`.
     pub adaptive_from: Option<usize>,
-}
-
-/// TLS of one listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListenTls {
-    /// Chosen by SNI: an exact name first, then a wildcard, then the first of the list.
-    pub certificates: Vec<CertificateFiles>,
-    /// Sites without certificates of their own get some by themselves, from this issuer. Default:
-    /// they do not.
-    pub automatic: Option<IssuedBy>,
-    /// The policy of sites without their own.
-    pub policy: TlsPolicy,
-}
-
-/// A certificate chain and its key, as PEM files. Changed files are read again without a restart.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct CertificateFiles {
-    /// PEM chain, leaf first.
-    pub certificate: PathBuf,
-    /// PEM private key (PKCS#8, PKCS#1 or SEC1).
-    pub key: PathBuf,
-}
-
-/// The requirements for a TLS handshake. Two sites with different policies never share a ticket,
-/// nor a connection unless neither asks for clients' certificates and the handshake satisfies both.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct TlsPolicy {
-    /// The lowest version that is negotiated. Default: 1.2.
-    pub minimum_version: TlsVersion,
-    /// Requests client certificates. Default: none.
-    pub client_certificates: Option<ClientCertificates>,
-}
-
-/// A TLS protocol version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
-pub enum TlsVersion {
-    /// TLS 1.2 (RFC 5246).
-    #[default]
-    Tls12,
-    /// TLS 1.3 (RFC 8446).
-    Tls13,
-}
-
-/// Verification of client certificates.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ClientCertificates {
-    /// PEM file with the authorities that clients' certificates must lead to.
-    pub authorities: PathBuf,
-    /// Refuse the handshake without a certificate; otherwise one is asked for, and verified when
-    /// given.
-    pub required: bool,
 }
 
 /// The default of [`Limits::filter_memory`], bytes: eight of the largest windows that zstd may ask
