@@ -83,9 +83,9 @@ fn follow(upstreams: &[Arc<Upstream>], set: &Value) -> Result<(), String> {
         format!("the upstream {name:?} has no server {address:?}; it has: {}", servers.join(", "))
     })?;
     match order {
-        "up" => upstream.order(server, Order::Up),
-        "drain" => upstream.order(server, Order::Drain),
-        "down" => upstream.order(server, Order::Down),
+        "up" => upstream.picker.order(server, Order::Up),
+        "drain" => upstream.picker.order(server, Order::Drain),
+        "down" => upstream.picker.order(server, Order::Down),
         order => {
             let weight = order.strip_prefix("weight=").and_then(|weight| weight.parse::<u64>().ok());
             let weight =
@@ -96,10 +96,10 @@ fn follow(upstreams: &[Arc<Upstream>], set: &Value) -> Result<(), String> {
                 }
                 format!("unknown order {order:?}; write weight=N (0 to {WEIGHT_MOST}), drain, up or down")
             })?;
-            upstream.set_weight(server, weight);
+            upstream.picker.set_weight(server, weight);
         }
     }
     // The server may belong to other upstreams as well.
-    upstreams.iter().for_each(|upstream| upstream.reweigh());
+    upstreams.iter().for_each(|upstream| upstream.picker.reweigh());
     Ok(())
 }

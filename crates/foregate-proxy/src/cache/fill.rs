@@ -397,7 +397,7 @@ impl Fill {
         let covers =
             |stale: &Arc<Object>| stale.head.covers_failure(Failure::Status(status), arrived.received.cache);
         if self.stale.as_ref().is_some_and(covers) {
-            self.upstream.drop_rest(arrived.origin);
+            self.upstream.connections.drop_rest(arrived.origin);
             self.note_failure();
             self.hand_stale(Failure::Status(status));
             self.lead.fail(FetchFailure::Origin);
@@ -475,7 +475,7 @@ impl Fill {
             None => Some(handed),
         };
         if let Some(LeaderParts::Origin(_, answer, _)) = unwanted {
-            answer.upstream.drop_rest(answer.origin);
+            answer.upstream.connections.drop_rest(answer.origin);
         }
         self.lead.uncacheable(arrived.received.cache, reason);
     }
@@ -494,7 +494,7 @@ impl Fill {
             sent: arrived.sent,
             received: arrived.received,
         };
-        self.upstream.recycle(arrived.origin, clock::now());
+        self.upstream.connections.recycle(arrived.origin, clock::now());
         let (policy, secret) = (&self.settings.policy, &self.cache.secret);
         let Some(mut refreshed) = refresh(&asked, &stale.head, &response, policy, secret) else {
             self.cache.store.remove(&stale);
@@ -585,7 +585,7 @@ impl Fill {
                 tokio::task::yield_now().await;
             }
         }
-        self.upstream.recycle(arrived.origin, clock::now());
+        self.upstream.connections.recycle(arrived.origin, clock::now());
         let now = self.cache.time();
         let Self { cache, key, text, lead, stale, fields, .. } = self;
         if let Some(file) = file {

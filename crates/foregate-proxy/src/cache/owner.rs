@@ -104,12 +104,12 @@ impl Fill {
         match owner.judge(&asks.head, nonce) {
             OwnerAnswer::Response => {}
             OwnerAnswer::Failure => {
-                upstream.drop_rest(origin);
+                upstream.connections.drop_rest(origin);
                 self.fail(Error::SharedFetch);
                 return ControlFlow::Break(());
             }
             OwnerAnswer::Nothing => {
-                upstream.drop_rest(origin);
+                upstream.connections.drop_rest(origin);
                 self.cache.shield.counters.direct.inc();
                 return ControlFlow::Continue(self);
             }

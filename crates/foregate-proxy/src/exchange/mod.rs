@@ -262,7 +262,7 @@ impl<'a> Exchange<'a> {
         }
         if let Some(ask) = &mut self.ask {
             ask.leave();
-            ask.upstream.recycle(origin, clock::now());
+            ask.upstream.connections.recycle(origin, clock::now());
         }
     }
 

@@ -226,7 +226,7 @@ pub(super) fn drop_source(exchange: &Exchange<'_>, source: BodySource, error: Op
     }
     let Some(upstream) = exchange.upstream() else { return };
     if exchange.down.upload.is_done() && !exchange.down.upload.gave_up() {
-        upstream.drop_rest(origin);
+        upstream.connections.drop_rest(origin);
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>)
     if let Some(mut origin) = sender.and_then(Sender::origin) {
         if exchange.down.upload.is_done() && !exchange.down.upload.gave_up() {
             if let Some(upstream) = exchange.upstream() {
-                upstream.recycle(origin, clock::now());
+                upstream.connections.recycle(origin, clock::now());
             }
         } else if origin.link.is_h2() {
             origin.link.abort();

@@ -4,6 +4,8 @@
 //! This module knows no client and no exchange: an [`Asker`] provides the request and moves its
 //! body. Interim responses are events.
 
+mod second;
+
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
@@ -16,11 +18,11 @@ use super::admission::enter;
 use super::attempts::Attempts;
 use super::authentication;
 use super::balance::BalancedRequest;
-use super::hedge::{Hedged, HedgedAttempt};
-use super::members::{ActiveRequest, Server, Upstream};
+use super::members::{ActiveRequest, Upstream};
 use super::opening::OpeningTerms;
 use super::origin::Origin;
 use super::retry::{RetryCause, Rules};
+use super::server::Server;
 use super::traced::{AttemptEnd, AttemptSpans};
 use crate::error::Error;
 use crate::limits::account::Account;
@@ -363,9 +365,9 @@ impl<'a> Ask<'a> {
             Err(error) => {
                 // Others need not wait for the result of an abandoned request.
                 if let Error::Client(_) = error {
-                    upstream.failed(server, self.began, clock::now(), &error);
+                    upstream.judge.failed(server, self.began, clock::now(), &error);
                 } else if let Some(late) = late {
-                    upstream.failed(server, self.began, clock::now(), &late);
+                    upstream.judge.failed(server, self.began, clock::now(), &late);
                 }
                 Err(error)
             }
@@ -386,10 +388,11 @@ impl<'a> Ask<'a> {
         let mut late = None;
         // A server whose queue is full of connections hangs as well. Another server must be there, since this one cannot be waited for
         // any longer then.
-        let mut look_at = upstream.patience().filter(|_| !terms.authenticates).map(|patience| now + patience);
+        let mut look_at =
+            upstream.judge.patience().filter(|_| !terms.authenticates).map(|patience| now + patience);
         // These are outside of the future, which would hold room for them twice.
         async move {
-            let mut open = pin!(upstream.open(server, terms, now));
+            let mut open = pin!(upstream.connections.open(server, terms, now));
             let opened = poll_fn(|cx| {
                 let opened = open.as_mut().poll(cx);
                 if let Poll::Ready(Ok(Origin { reused: true, .. }) | Err(_)) = opened {
@@ -412,7 +415,7 @@ impl<'a> Ask<'a> {
                         let is_allowed = asker.may_repeat(&Error::ConnectTimeout) && active.has_budget(now);
                         is_allowed && has_another_attempt((attempts, rules.as_deref()), upstream, now)
                     };
-                    if upstream.hangs(server, now) && has_another() {
+                    if upstream.judge.hangs(server, now) && has_another() {
                         late = Some(Error::OriginHangs);
                         return Poll::Ready(Err(Error::ConnectTimeout));
                     }
@@ -420,7 +423,7 @@ impl<'a> Ask<'a> {
                 // Connecting takes a while, and the asker may have left in the meantime.
                 let Poll::Ready(error) = asker.poll_gone(cx) else { return opened };
                 if let Poll::Ready(Ok(origin)) = opened {
-                    upstream.put_back(origin, clock::now());
+                    upstream.connections.put_back(origin, clock::now());
                 }
                 Poll::Ready(Err(error))
             })
@@ -434,7 +437,7 @@ impl<'a> Ask<'a> {
         let Some(origin) = &mut self.origin else { return Poll::Ready(Err(Error::Internal)) };
         // A head without room in the output stays where it is.
         if asker.poll_body(cx, &mut origin.link)?
-            && let Poll::Ready(result) = origin.poll_head(cx, self.upstream, asker.heads().1)
+            && let Poll::Ready(result) = origin.poll_head(cx, &self.upstream.connections, asker.heads().1)
         {
             return Poll::Ready(result);
         }
@@ -449,115 +452,10 @@ impl<'a> Ask<'a> {
         self.poll_hanging(cx, asker)
     }
 
-    /// When the request also goes to a second server, if it may.
-    fn hedge_at<A: Asker>(&self, asker: &mut A) -> Option<Instant> {
-        let after = self.upstream.hedge_after()?;
-        let (request, terms) = (asker.heads().0, &self.terms);
-        let may = request.is_repeatable()
-            && request.length.is_empty()
-            && request.upgrade.is_none()
-            && request.verbatim.is_none()
-            && self.interim == 0
-            && !terms.authenticates
-            && self.upstream.settings.send_proxy.is_none();
-        may.then_some(self.began + after)
-    }
-
-    /// Waits for the head of a response, from `at` on of two servers: the first final response counts.
-    async fn hedged_head<A: Asker>(&mut self, asker: &mut A, at: Instant) -> Result<(), Error> {
-        let first = poll_fn(|cx| match self.poll_head(cx, asker) {
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending => asker.poll_until(cx, at).map(|()| None),
-        });
-        if let Some(result) = first.await {
-            return result;
-        }
-        if let Some(mut second) = self.begin_second(asker) {
-            match poll_fn(|cx| self.poll_both(cx, asker, &mut second)).await {
-                Hedged::First(result) => return result,
-                Hedged::Second(origin, head) => {
-                    *asker.heads().1 = *head;
-                    self.second_has_won(&mut second, *origin);
-                    return Ok(());
-                }
-                Hedged::SecondFailed => {}
-            }
-        }
-        poll_fn(|cx| self.poll_head(cx, asker)).await
-    }
-
-    /// Begins an attempt at another server beside the present one, if there is one and the budget allows it.
-    fn begin_second<A: Asker>(&mut self, asker: &mut A) -> Option<HedgedAttempt<'a>> {
-        let now = clock::now();
-        let server = self.attempts.second(self.upstream, now)?;
-        if !self.active.may_retry(now) {
-            return None;
-        }
-        self.attempts.begin_second();
-        self.upstream.metrics.hedges.inc();
-        let mut request = asker.heads().0.as_sent(BodyLength::Empty);
-        let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
-        diversions.iter().for_each(|to| request.divert(to));
-        let terms = OpeningTerms { fresh: false, ..self.terms };
-        Some(HedgedAttempt::begin(self.upstream, server, terms, request))
-    }
-
-    /// Waits for the first of two responses. Where the first server fails, the second one has the request for itself.
-    fn poll_both<A: Asker>(
-        &mut self,
-        cx: &mut Context<'_>,
-        asker: &mut A,
-        second: &mut HedgedAttempt<'a>,
-    ) -> Poll<Hedged> {
-        let failed = match second.poll(cx) {
-            Poll::Ready(Ok((origin, head))) => {
-                return Poll::Ready(Hedged::Second(Box::new(origin), Box::new(head)));
-            }
-            Poll::Ready(Err(error)) => Some(error),
-            Poll::Pending => None,
-        };
-        if let Some(origin) = &mut self.origin {
-            if failed.is_some() {
-                return Poll::Ready(Hedged::SecondFailed);
-            }
-            let polled = match asker.poll_body(cx, &mut origin.link) {
-                Ok(true) => origin.poll_head(cx, self.upstream, asker.heads().1),
-                Ok(false) => Poll::Pending,
-                Err(error) => Poll::Ready(Err(error)),
-            };
-            match polled {
-                Poll::Ready(Err(error)) if error.is_failure_of_the_server() => {
-                    self.end_attempt(&error);
-                }
-                Poll::Ready(result) => return Poll::Ready(Hedged::First(result)),
-                Poll::Pending => {}
-            }
-        }
-        if let Some(error) = failed {
-            return Poll::Ready(Hedged::First(Err(error)));
-        }
-        asker.poll_deadline(cx, &self.upstream.settings).map(Hedged::First)
-    }
-
-    /// The response of the second server is the first one: the other attempt ends.
-    fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin) {
-        let (upstream, now) = (self.upstream, clock::now());
-        if let (Some(mut loser), Some(server)) = (self.origin.take(), self.attempts.last()) {
-            upstream.lost(server, self.began, now);
-            loser.link.abort();
-        }
-        let (server, began) = second.has_won();
-        self.attempts.second_has_won(server);
-        (self.began, self.opened, self.look_at, self.first_byte) = (began, 0, 0, None);
-        self.reused = Some(origin.reused);
-        self.origin = Some(origin);
-        upstream.metrics.hedges_won.inc();
-    }
-
     /// Ready with an error once the server hangs and another one may have the request instead. If
     /// none may, the attempt goes on.
     fn poll_hanging<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
-        let Some(patience) = self.upstream.patience().filter(|_| !self.terms.authenticates) else {
+        let Some(patience) = self.upstream.judge.patience().filter(|_| !self.terms.authenticates) else {
             return Poll::Pending;
         };
         loop {
@@ -569,7 +467,7 @@ impl<'a> Ask<'a> {
             let now = self.upstream.clock.now();
             let after = (now + LOOK_AGAIN).saturating_duration_since(self.began).as_millis();
             self.look_at = u32::try_from(after).unwrap_or(u32::MAX);
-            let hangs = self.attempts.last().is_some_and(|server| self.upstream.hangs(server, now));
+            let hangs = self.attempts.last().is_some_and(|server| self.upstream.judge.hangs(server, now));
             if hangs && self.origin.as_ref().is_some_and(|origin| !origin.has_begun()) {
                 return Poll::Ready(Err(Error::OriginHangs));
             }
@@ -605,17 +503,19 @@ impl<'a> Ask<'a> {
         let (upstream, terms) = (self.upstream, self.terms);
         let origin = self.origin.as_mut().ok_or(Error::Internal)?;
         let (request, head) = asker.heads();
-        let length = origin.begin_body(upstream, request, head)?;
+        let length = origin.begin_body(&upstream.connections, request, head)?;
         if let Some(own) = terms.own {
-            upstream.bind(origin, own);
+            upstream.connections.bind(origin, own);
         }
         if let Some(server) = self.attempts.last() {
             let now = clock::now();
             let took = now.saturating_duration_since(self.began);
-            upstream.answered(server, head.status, took, now);
-            upstream.address_answered(server, origin);
+            upstream.judge.answered(server, head.status, took, now);
+            if let Some(server) = upstream.servers.get(server) {
+                origin.address_answered(server);
+            }
             self.note_pace((head.status != 503).then_some(took));
-            upstream.bind_client(server, &request.head.headers, &mut head.headers);
+            upstream.picker.bind_client(server, &request.head.headers, &mut head.headers);
         }
         if let Some(spans) = &mut self.spans {
             spans.end(AttemptEnd::Answered(head.status));
@@ -646,7 +546,7 @@ impl<'a> Ask<'a> {
         }
         origin.gave_up(error, &self.upstream.settings);
         if let Some(server) = self.attempts.last().filter(|_| !is_race) {
-            self.upstream.attempt_failed(server, origin, self.began, clock::now(), error);
+            self.upstream.judge.attempt_failed(server, origin, self.began, clock::now(), error);
         }
     }
 
@@ -663,12 +563,12 @@ impl<'a> Ask<'a> {
         let Some(server) = self.attempts.last() else { return };
         // Another server may have used up most of this one's time.
         if 2 * now.saturating_duration_since(self.began) < patience {
-            return upstream.gave_up(server, self.began, now);
+            return upstream.judge.gave_up(server, self.began, now);
         }
-        if let Some(origin) = &origin {
-            upstream.address_failed(server, origin, now, &Error::FirstByteTimeout);
+        if let (Some(origin), Some(server)) = (&origin, upstream.servers.get(server)) {
+            origin.address_failed(server, now);
         }
-        upstream.failed(server, self.began, now, &Error::FirstByteTimeout);
+        upstream.judge.failed(server, self.began, now, &Error::FirstByteTimeout);
     }
 
     /// Records that the body of a response timed out.
@@ -746,11 +646,13 @@ impl<'a> Ask<'a> {
         if let Some(server) = self.attempts.last_before() {
             let now = clock::now();
             let took = now.saturating_duration_since(self.began);
-            self.upstream.answered(server, head.status, took, now);
+            self.upstream.judge.answered(server, head.status, took, now);
             self.note_pace((head.status != 503).then_some(took));
         }
-        match origin.begin_body(self.upstream, request, head) {
-            Ok(length) if is_whole && length != BodyLength::Tunnel => self.upstream.drop_rest(origin),
+        match origin.begin_body(&self.upstream.connections, request, head) {
+            Ok(length) if is_whole && length != BodyLength::Tunnel => {
+                self.upstream.connections.drop_rest(origin);
+            }
             _ => origin.link.abort(),
         }
     }

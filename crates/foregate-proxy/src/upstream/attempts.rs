@@ -65,9 +65,9 @@ impl Attempts {
             Some(last) if next.fresh => last,
             Some(last) => next.server.map_or(last, ServerNumber::get),
             None => {
-                self.key = upstream.key(&asked);
-                let session = || upstream.server_of_session(&asked, now);
-                bound.or_else(session).or_else(|| upstream.pick(self.key, now))?
+                self.key = upstream.picker.key(&asked);
+                let session = || upstream.picker.server_of_session(&asked, now);
+                bound.or_else(session).or_else(|| upstream.picker.pick(self.key, now))?
             }
         };
         if last != Some(server) {
@@ -121,7 +121,7 @@ impl Attempts {
         now: Instant,
     ) -> bool {
         let safe = error.is_before_sending() || error.is_before_response() && repeatable;
-        let has_other = upstream.has_other(&self.tried, now);
+        let has_other = upstream.picker.has_other(&self.tried, now);
         let unprocessed = *error == Error::OriginRefused
             && (has_other || self.next.refused_alone)
             && self.races.unprocessed < UNPROCESSED_MOST;
@@ -134,17 +134,17 @@ impl Attempts {
             self.races.lost = true;
         }
         if !self.next.fresh {
-            self.next.server = upstream.other(self.key, &self.tried, now).map(ServerNumber::new);
+            self.next.server = upstream.picker.other(self.key, &self.tried, now).map(ServerNumber::new);
         }
         true
     }
 
     /// The server for a second attempt beside the present one, if there is another one that is up.
     pub fn second(&self, upstream: &Upstream, now: Instant) -> Option<usize> {
-        if !upstream.has_other(&self.tried, now) {
+        if !upstream.picker.has_other(&self.tried, now) {
             return None;
         }
-        upstream.other(self.key, &self.tried, now)
+        upstream.picker.other(self.key, &self.tried, now)
     }
 
     /// A second attempt begins beside the present one.
@@ -160,21 +160,22 @@ impl Attempts {
     /// Returns true if the settings of the upstream allow another attempt at another server, before anything was sent.
     pub fn has_another(&self, upstream: &Upstream, now: Instant) -> bool {
         let free = u32::from(self.races.unprocessed) + self.answered + u32::from(self.races.lost);
-        self.made.saturating_sub(free) <= upstream.settings.retries && upstream.has_other(&self.tried, now)
+        self.made.saturating_sub(free) <= upstream.settings.retries
+            && upstream.picker.has_other(&self.tried, now)
     }
 
     /// Returns true if there is a server for a further attempt in the same upstream. `same` allows
     /// the last one again.
     pub fn may_choose_again(&self, upstream: &Upstream, same: bool, now: Instant) -> bool {
-        same && self.tried.last().is_some_and(|last| upstream.is_up(last, now))
-            || upstream.has_other(&self.tried, now)
+        same && self.tried.last().is_some_and(|last| upstream.picker.is_up(last, now))
+            || upstream.picker.has_other(&self.tried, now)
     }
 
     /// Chooses the server for a further attempt in the same upstream. `same` is whether that may be
     /// the last one again.
     pub fn choose_again(&mut self, upstream: &Upstream, same: bool, now: Instant) -> bool {
-        let same = same && self.tried.last().is_some_and(|last| upstream.is_up(last, now));
-        let next = upstream.other(self.key, &self.tried, now);
+        let same = same && self.tried.last().is_some_and(|last| upstream.picker.is_up(last, now));
+        let next = upstream.picker.other(self.key, &self.tried, now);
         if next.is_some() || same {
             self.next = NextAttempt { server: next.map(ServerNumber::new), ..NextAttempt::default() };
         }
@@ -199,7 +200,7 @@ impl Attempts {
         let upstream = active.upstream;
         // If the server has died, a kept connection reveals it first, and the new connection that was to replace it has
         // carried nothing of the request.
-        let has_other = upstream.has_other(&self.tried, now);
+        let has_other = upstream.picker.has_other(&self.tried, now);
         let dead = self.races.lost && (error.is_about_connecting() || has_other);
         let free = u32::from(self.races.unprocessed) + self.answered + u32::from(dead);
         let safe = error.is_before_sending() || error.is_before_response() && repeatable;
@@ -208,7 +209,7 @@ impl Attempts {
         }
         // Only servers that are thought to be up are asked again; the last one too, if it took the connection.
         let same_server = !error.is_of_the_server()
-            && self.tried.last().is_some_and(|last| self.next.fresh || upstream.is_up(last, now));
+            && self.tried.last().is_some_and(|last| self.next.fresh || upstream.picker.is_up(last, now));
         if !same_server && !has_other {
             return false;
         }
@@ -223,7 +224,7 @@ impl Attempts {
         }
         self.races.lost |= raced;
         if !self.next.fresh {
-            self.next.server = upstream.other(self.key, &self.tried, now).map(ServerNumber::new);
+            self.next.server = upstream.picker.other(self.key, &self.tried, now).map(ServerNumber::new);
         }
         let again = same_server || self.next.server.is_some();
         if again && !unprocessed {

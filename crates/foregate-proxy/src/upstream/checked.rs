@@ -1,13 +1,14 @@
 //! Active health: the results of probes, with hysteresis.
 
-use std::sync::Weak;
+use std::fmt::Debug;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::health_state::{ActiveHealth, Moment};
-use super::members::Upstream;
 use crate::settings::HealthCheck;
 
 /// The number of further failures after which the pause grows by one more `every`, up to [`SLOWEST`] times.
@@ -17,6 +18,13 @@ const SLOWEST: u32 = 4;
 const UNKNOWN: u8 = 0;
 const UP: u8 = 1;
 const DOWN: u8 = 2;
+
+/// The upstream whose server is probed.
+pub(super) trait ProbeSubject: Debug + Send + Sync {
+    /// Probes the server with this number, and records the result. Returns the pause before the next probe; `None` if the
+    /// server is not to be probed any more.
+    fn probe(&self, server: usize) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send + '_>>;
+}
 
 /// The results of the probes of one server.
 #[derive(Debug, Default)]
@@ -41,7 +49,7 @@ struct Streak {
 /// The task that probes.
 #[derive(Debug, Default)]
 struct Prober {
-    upstream: Weak<Upstream>,
+    upstream: Option<Weak<dyn ProbeSubject>>,
     server: usize,
     is_running: bool,
     /// None is started any more.
@@ -135,12 +143,12 @@ impl ProbeResults {
     }
 
     /// Lets the running prober keep this server. Returns true if one has to be started.
-    pub(super) fn attend(&self, upstream: Weak<Upstream>, server: usize) -> bool {
+    pub(super) fn attend(&self, upstream: Weak<dyn ProbeSubject>, server: usize) -> bool {
         let mut prober = self.prober.lock();
         if prober.has_ended {
             return false;
         }
-        (prober.upstream, prober.server) = (upstream, server);
+        (prober.upstream, prober.server) = (Some(upstream), server);
         !std::mem::replace(&mut prober.is_running, true)
     }
 
@@ -150,9 +158,9 @@ impl ProbeResults {
     }
 
     /// The server to probe. `None`: it is not used any more, and the prober ends.
-    pub(super) fn subject(&self) -> Option<(std::sync::Arc<Upstream>, usize)> {
+    pub(super) fn subject(&self) -> Option<(Arc<dyn ProbeSubject>, usize)> {
         let mut prober = self.prober.lock();
-        let upstream = prober.upstream.upgrade();
+        let upstream = prober.upstream.as_ref().and_then(Weak::upgrade);
         prober.is_running = upstream.is_some();
         Some((upstream?, prober.server))
     }
@@ -195,6 +203,15 @@ mod tests {
         assert!(!checked.is_down() && checked.reason().is_none());
     }
 
+    #[derive(Debug)]
+    struct NoSubject;
+
+    impl ProbeSubject for NoSubject {
+        fn probe(&self, _: usize) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send + '_>> {
+            Box::pin(async { None })
+        }
+    }
+
     #[test]
     fn the_first_probe_decides_alone() {
         assert_eq!(verdicts(&ProbeResults::default(), "-"), [Verdict::Down]);
@@ -218,9 +235,10 @@ mod tests {
     #[test]
     fn a_prober_that_was_sent_to_rest_stays_away() {
         let checked = ProbeResults::default();
-        assert!(checked.attend(Weak::new(), 0) && !checked.attend(Weak::new(), 0));
+        let nobody = || Weak::<NoSubject>::new();
+        assert!(checked.attend(nobody(), 0) && !checked.attend(nobody(), 0));
         checked.rest();
-        assert!(checked.subject().is_none() && !checked.attend(Weak::new(), 0));
+        assert!(checked.subject().is_none() && !checked.attend(nobody(), 0));
     }
 
     #[test]

@@ -1,15 +1,23 @@
 //! The choice of a server for an attempt: health, zones, backups and limits select candidates, and
 //! the method of balancing chooses among them.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use foregate_wire::{HeaderList, NameId};
 
-use super::balance::{BalancedRequest, Choice};
-use super::members::{Server, Upstream};
+use super::balance::{self, BalanceMethod, BalancedRequest, Choice};
 use super::record::Order;
+use super::server::Server;
+use super::sticky::StickyCookies;
 use super::tried::TriedServers;
+use crate::counters::metrics::UpstreamCounters;
 use crate::random;
+use crate::settings::UpstreamSettings;
+use crate::time::clock::Clock;
+use crate::time::notices::Notices;
+use crate::time::steady;
 
 /// The servers of the proxy's own zone get all requests as long as they have this part of the
 /// zone's weight, per cent.
@@ -58,7 +66,49 @@ impl Server {
     }
 }
 
-impl Upstream {
+/// Chooses among the servers of an upstream.
+#[derive(Debug)]
+pub struct ServerPicker {
+    settings: Arc<UpstreamSettings>,
+    servers: Arc<[Server]>,
+    counters: Arc<UpstreamCounters>,
+    clock: Clock,
+    /// The rank of each server, 0 for those that are preferred. Empty where all have the same.
+    ranks: Vec<u16>,
+    balance: ArcSwap<Box<dyn BalanceMethod>>,
+    sticky: Option<StickyCookies>,
+    /// There are zones or backups.
+    has_tiers: bool,
+    all_down: Notices,
+}
+
+impl ServerPicker {
+    pub(super) fn new(
+        settings: &Arc<UpstreamSettings>,
+        servers: &Arc<[Server]>,
+        counters: &Arc<UpstreamCounters>,
+        clock: Clock,
+        ranks: Vec<u16>,
+    ) -> Self {
+        let labels = servers.iter().map(|server| &*server.label);
+        Self {
+            settings: Arc::clone(settings),
+            servers: Arc::clone(servers),
+            counters: Arc::clone(counters),
+            clock,
+            ranks,
+            balance: ArcSwap::from_pointee(method(settings, servers)),
+            sticky: settings.sticky.as_ref().map(|sticky| StickyCookies::new(sticky, labels)),
+            has_tiers: settings.zone.is_some() || servers.iter().any(|server| server.settings.backup),
+            all_down: Notices::default(),
+        }
+    }
+
+    /// Returns true if the method of balancing weighs latencies.
+    pub(super) fn weighs_time(&self) -> bool {
+        self.balance.load().weighs_time()
+    }
+
     /// Binds the client of a request to the server that has answered it, unless it is bound already.
     pub(super) fn bind_client(&self, server: usize, asked: &HeaderList, answer: &mut HeaderList) {
         if let Some(sticky) = &self.sticky
@@ -109,6 +159,24 @@ impl Upstream {
         (may && self.admit(number, now)).then_some(number)
     }
 
+    /// Of the servers that `may` be taken, those of the lowest rank that has any.
+    fn preferred(&self, may: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
+        let rank = |server: usize| self.ranks.get(server).copied();
+        let lowest = match self.ranks.is_empty() {
+            true => None,
+            false => (0..self.servers.len()).filter(|server| may(*server)).filter_map(rank).min(),
+        };
+        move |server| may(server) && lowest.is_none_or(|lowest| rank(server) == Some(lowest))
+    }
+
+    /// No server is up: one is tried all the same.
+    fn tell_all_down(&self, now: Instant) {
+        self.counters.all_down.inc();
+        if self.servers.len() > 1 && self.all_down.take(now) {
+            tracing::warn!(upstream = %self.settings.name, "all servers are down: all of them are tried");
+        }
+    }
+
     fn tier(&self, now: Instant) -> Tier {
         let can = |server: &Server| server.record.is_up(now) && server.is_open();
         if !self.has_tiers {
@@ -116,7 +184,7 @@ impl Upstream {
         }
         let (mut own, mut own_can) = (0, 0);
         let (mut primary, mut backup) = (false, false);
-        for server in &self.servers {
+        for server in self.servers.iter() {
             let can = can(server);
             let weight = u64::from(server.weight());
             let is_own = !server.settings.backup && self.is_of(server, Tier::OwnZone);
@@ -210,6 +278,51 @@ impl Upstream {
         let record = self.servers.get(server).map(|server| &server.record);
         record.is_some_and(|record| !record.checked.is_down() && record.health.admit(now))
     }
+
+    /// Follows an operator's order for a server. [`Order::Up`] also forgets its failures and the
+    /// weight that an operator gave it.
+    pub fn order(&self, server: usize, order: Order) {
+        let Some(server) = self.servers.get(server) else { return };
+        let record = &server.record;
+        record.set_ordered_at(steady::millis(Instant::now()).max(1));
+        record.set_order(order);
+        if order == Order::Up {
+            record.set_weight(None);
+            record.health.forgive(self.clock.now());
+            self.reweigh();
+        }
+        let failing = record.checked.reason().filter(|_| record.checked.is_down());
+        record.changed(match (order, failing) {
+            (Order::Up, None) => "an operator has put it to work".to_owned(),
+            (Order::Up, Some(reason)) => {
+                format!("an operator has put it to work; its health check still fails: {reason}")
+            }
+            (Order::Drain, _) => "an operator drains it".to_owned(),
+            (Order::Down, _) => "an operator has taken it out".to_owned(),
+        });
+        server.show();
+        tracing::info!(upstream = %self.settings.name, server = %server.label, ?order, "an operator's order");
+    }
+
+    /// Gives a server another weight than the configured one.
+    pub fn set_weight(&self, server: usize, weight: u32) {
+        let Some(server) = self.servers.get(server) else { return };
+        server.record.set_ordered_at(steady::millis(Instant::now()).max(1));
+        server.record.set_weight(Some(weight));
+        server.record.changed(format!("an operator has given it the weight {weight}"));
+        tracing::info!(upstream = %self.settings.name, server = %server.label, weight, "an operator's order");
+        self.reweigh();
+    }
+
+    /// Passes the present weights to the method of balancing.
+    pub fn reweigh(&self) {
+        self.balance.store(Arc::new(method(&self.settings, &self.servers)));
+    }
+}
+
+/// The method of balancing, with the present weights.
+fn method(settings: &UpstreamSettings, servers: &[Server]) -> Box<dyn BalanceMethod> {
+    balance::method(&settings.balance, servers.iter().map(|server| (&*server.label, server.weight())))
 }
 
 /// Returns true if a server in slow start takes this request: it takes a part of its usual

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use foregate_wire::proxy_protocol;
+use foregate_wire::{HeadLimits, proxy_protocol};
 use h2::client::SendRequest;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
@@ -15,18 +15,22 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::guarded::{GuardedStream, Signs};
-use super::members::{Server, Upstream};
+use super::judging::ServerJudge;
 use super::opening::OpeningTerms;
+use super::pools::Pools;
+use super::server::Server;
 use super::shared::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, SharedConnection};
 use crate::address::ServerAddress;
+use crate::counters::metrics::{Metrics, UpstreamCounters};
 use crate::error::Error;
 use crate::limits::descriptors::{self, DescriptorPlace};
 use crate::link::H1Link;
 use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
-use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
+use crate::settings::{ProxyProtocolVersion, UpstreamProtocol, UpstreamSettings};
+use crate::time::clock::Clock;
 use crate::time::poll_length::WatchedTask;
-use crate::tls::{Alpn, ConnectError};
+use crate::tls::{Alpn, ConnectError, Connector};
 use crate::transport::socket;
 use crate::transport::stream::{Socket, Stream};
 
@@ -76,7 +80,22 @@ impl NewConnection {
     }
 }
 
-impl Upstream {
+/// Makes connections to the servers of an upstream.
+#[derive(Debug)]
+pub struct Dialer {
+    pub(super) settings: Arc<UpstreamSettings>,
+    pub(super) clock: Clock,
+    pub(super) counters: Arc<UpstreamCounters>,
+    pub(super) metrics: Arc<Metrics>,
+    /// Hears of connections that could not be made.
+    pub(super) judge: Arc<ServerJudge>,
+    pub(super) pools: Arc<Pools>,
+    pub(super) connector: Option<Connector>,
+    /// Limits for the heads of responses.
+    pub head_limits: HeadLimits,
+}
+
+impl Dialer {
     /// Connects to a server before `deadline`.
     pub(super) async fn connect(
         &self,
@@ -103,7 +122,7 @@ impl Upstream {
             Err(error) => {
                 tracing::debug!(server = %server.label, %error, "connecting failed");
                 let now = self.clock.now();
-                self.note_failure(server, now, error);
+                self.judge.note_failure(server, now, error);
                 self.counters.failed.inc();
                 for address in suspects {
                     server.remembered.turns.failed(address, now, false);
@@ -326,15 +345,14 @@ fn write_proxy_header(out: &mut Vec<u8>, version: ProxyProtocolVersion, addresse
 mod tests {
     use std::net::Ipv4Addr;
 
-    use foregate_wire::HeadLimits;
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
 
     use super::*;
     use crate::settings;
-    use crate::time::clock::Clock;
-    use crate::tls::Connector;
     use crate::transport::frames::{flag, kind, written};
+    use crate::upstream::Upstream;
+    use crate::upstream::idle::Ages;
     use crate::upstream::idle::ConnectionStart;
     use crate::upstream::origin::Origin;
     use crate::upstream::registry::Upstreams;
@@ -355,14 +373,18 @@ mod tests {
         upstreams.resolver = crate::names::tests::fixed(addresses);
         let address = ServerAddress::Name { host: "origin.test".into(), port };
         let server = settings::ServerSettings::new(address);
-        let mut settings = settings::UpstreamSettings::new("app", vec![server]);
+        let mut settings = UpstreamSettings::new("app", vec![server]);
         settings.connect_timeout = Duration::from_secs(3);
         upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
     }
 
+    fn dialer(upstream: &mut Upstream) -> &mut Dialer {
+        &mut Arc::get_mut(&mut upstream.connections).unwrap().dialer
+    }
+
     async fn connect(upstream: &Upstream) -> Box<H1Link> {
         let deadline = Instant::now() + Duration::from_secs(3);
-        match upstream.connect(&upstream.servers[0], TERMS, deadline).await {
+        match upstream.connections.dialer.connect(&upstream.servers[0], TERMS, deadline).await {
             Ok(NewConnection::H1(link)) => link,
             _ => panic!("no connection"),
         }
@@ -379,7 +401,10 @@ mod tests {
             let link = connect(&upstream).await;
             assert_eq!(link.stream().socket().peer_address(), Some(third.into()));
         }
-        assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (10, 2));
+        assert_eq!(
+            (upstream.connections.counters.opened.get(), upstream.connections.counters.failed.get()),
+            (10, 2)
+        );
         assert_eq!(upstream.servers[0].record.health.failures(), 0);
     }
 
@@ -413,7 +438,10 @@ mod tests {
         }
         assert!((Duration::from_millis(250)..Duration::from_millis(900)).contains(&took[0]), "{took:?}");
         assert!(took[1..].iter().all(|took| *took < Duration::from_millis(250)), "{took:?}");
-        assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (4, 1));
+        assert_eq!(
+            (upstream.connections.counters.opened.get(), upstream.connections.counters.failed.get()),
+            (4, 1)
+        );
         assert_eq!(upstream.servers[0].record.health.failures(), 0);
     }
 
@@ -429,7 +457,10 @@ mod tests {
         for _ in 0..4 {
             assert_eq!(connect(&upstream).await.stream().socket().peer_address(), Some(four.into()));
         }
-        assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (4, 0));
+        assert_eq!(
+            (upstream.connections.counters.opened.get(), upstream.connections.counters.failed.get()),
+            (4, 0)
+        );
     }
 
     #[tokio::test]
@@ -445,11 +476,11 @@ mod tests {
         }
         // The server accepts the connection, and no handshake.
         let tls = settings::UpstreamTls { verify: false, ..settings::UpstreamTls::default() };
-        upstream.connector = Some(Connector::new(&tls, UpstreamProtocol::Http1).unwrap());
+        dialer(&mut upstream).connector = Some(Connector::new(&tls, UpstreamProtocol::Http1).unwrap());
         let deadline = Instant::now() + Duration::from_millis(50);
-        let failed = upstream.connect(&upstream.servers[0], TERMS, deadline).await;
+        let failed = upstream.connections.dialer.connect(&upstream.servers[0], TERMS, deadline).await;
         assert!(matches!(failed, Err(Error::ConnectTimeout)));
-        upstream.connector = None;
+        dialer(&mut upstream).connector = None;
         for _ in 0..4 {
             let link = connect(&upstream).await;
             assert_eq!(link.stream().socket().peer_address(), Some(second.into()));
@@ -460,8 +491,7 @@ mod tests {
     async fn taken(protocol: UpstreamProtocol) -> (Arc<Upstream>, TcpListener) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = ServerAddress::Ip(listener.local_addr().unwrap());
-        let mut settings =
-            settings::UpstreamSettings::new("app", vec![settings::ServerSettings::new(address)]);
+        let mut settings = UpstreamSettings::new("app", vec![settings::ServerSettings::new(address)]);
         settings.protocol = protocol;
         let upstream = Upstreams::new(Arc::default(), Clock::default()).start(
             &Arc::new(settings),
@@ -477,7 +507,7 @@ mod tests {
         let clock = Clock::of_a_test();
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
         let server = settings::ServerSettings::new(ServerAddress::Ip(closed));
-        let settings = Arc::new(settings::UpstreamSettings::new("app", vec![server]));
+        let settings = Arc::new(UpstreamSettings::new("app", vec![server]));
         let upstreams = Upstreams::new(Arc::default(), clock);
         let upstream = Arc::new(upstreams.start(&settings, None, HeadLimits::default(), None));
         let health = &upstream.servers[0].record.health;
@@ -492,7 +522,7 @@ mod tests {
     }
 
     async fn open(upstream: &Arc<Upstream>) -> Origin {
-        let opened = upstream.open(0, &TERMS, Instant::now());
+        let opened = upstream.connections.open(0, &TERMS, Instant::now());
         tokio::time::timeout(Duration::from_secs(2), opened).await.unwrap().unwrap()
     }
 
@@ -520,11 +550,11 @@ mod tests {
         let mut upstream = Arc::into_inner(upstream).unwrap();
         // Nobody answers its handshake.
         let tls = settings::UpstreamTls { verify: false, ..settings::UpstreamTls::default() };
-        upstream.connector = Some(Connector::new(&tls, UpstreamProtocol::Http2).unwrap());
+        dialer(&mut upstream).connector = Some(Connector::new(&tls, UpstreamProtocol::Http2).unwrap());
         let upstream = Arc::new(upstream);
         let mut peers = Vec::new();
         for _ in 0..5 {
-            let opened = upstream.open(0, &TERMS, Instant::now());
+            let opened = upstream.connections.open(0, &TERMS, Instant::now());
             assert!(tokio::time::timeout(Duration::from_millis(20), opened).await.is_err());
             let next = tokio::time::timeout(Duration::from_millis(20), listener.accept()).await;
             peers.extend(next.into_iter().flatten());
@@ -532,7 +562,7 @@ mod tests {
         assert_eq!(peers.len(), 1, "the others wait for the connection of the first, which has gone");
         drop(peers);
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let opened = upstream.open(0, &TERMS, Instant::now());
+        let opened = upstream.connections.open(0, &TERMS, Instant::now());
         assert!(tokio::time::timeout(Duration::from_millis(50), opened).await.is_err());
         assert!(listener.accept().await.is_ok(), "it has failed, and is made anew");
     }
@@ -566,7 +596,7 @@ mod tests {
         let ((ninth, tenth), _peer) =
             tokio::join!(async { (open(&upstream).await, open(&upstream).await) }, said);
         assert!(ninth.reused && tenth.reused, "they have waited");
-        assert_eq!(upstream.counters.opened.get(), 1);
+        assert_eq!(upstream.connections.counters.opened.get(), 1);
         assert!(!open(&upstream).await.reused, "beyond what the origin takes");
         assert_eq!(upstream.servers[0].pool.streams_at_first().0, 10);
         let mut streams = Vec::new();
@@ -590,7 +620,7 @@ mod tests {
         assert_eq!(address, Some(old.into()));
         server.pool.put(link, ConnectionStart::new(made, address), made, 10);
         let later = made + Duration::from_secs(30);
-        server.sweep(later, upstream.ages());
+        server.sweep(later, Ages::of(&upstream.settings));
         assert!(server.pool.oldest().is_some(), "the name has it still");
         assert_eq!(
             server.remembered.see(&[new.into()], later + Duration::from_secs(31)),

@@ -50,13 +50,13 @@ impl<'a> HedgedAttempt<'a> {
     ) -> Self {
         let began = clock::now();
         let answer = Box::pin(async move {
-            let mut origin = upstream.open(server, &terms, began).await?;
+            let mut origin = upstream.connections.open(server, &terms, began).await?;
             let failed = match ask(&mut origin, upstream, &request).await {
                 Ok(head) => return Ok((origin, head)),
                 Err(error) => error,
             };
             if !origin.is_race(&failed) {
-                upstream.attempt_failed(server, &origin, began, clock::now(), &failed);
+                upstream.judge.attempt_failed(server, &origin, began, clock::now(), &failed);
             }
             Err(failed)
         });
@@ -82,7 +82,7 @@ impl<'a> HedgedAttempt<'a> {
 impl Drop for HedgedAttempt<'_> {
     fn drop(&mut self) {
         if self.is_open {
-            self.upstream.gave_up(self.server, self.began, clock::now());
+            self.upstream.judge.gave_up(self.server, self.began, clock::now());
         }
     }
 }
@@ -96,7 +96,7 @@ async fn ask(origin: &mut Origin, upstream: &Upstream, request: &Request) -> Res
             if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
                 // An origin may close its side and still have an answer, which comes next.
             }
-            origin.poll_head(cx, upstream, &mut head)
+            origin.poll_head(cx, &upstream.connections, &mut head)
         })
         .await?;
         if head.status >= 200 {

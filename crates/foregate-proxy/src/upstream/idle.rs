@@ -11,6 +11,7 @@ use super::own::{OwnConnections, OwnTurn};
 use super::record::OpenConnection;
 use crate::limits::descriptors::OfClient;
 use crate::link::H1Link;
+use crate::settings::UpstreamSettings;
 
 /// The facts about an HTTP/1 connection from its start.
 #[derive(Debug)]
@@ -138,4 +139,11 @@ pub struct Ages {
     pub idle: Duration,
     /// Longest time since the connection was made.
     pub total: Duration,
+}
+
+impl Ages {
+    /// Those that an upstream is configured with.
+    pub fn of(settings: &UpstreamSettings) -> Self {
+        Self { idle: settings.keep_alive, total: settings.connection_age }
+    }
 }

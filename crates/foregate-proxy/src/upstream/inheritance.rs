@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 pub use super::health_state::Moment;
 use super::health_state::{ActiveHealth, PassiveHealth};
-use super::members::{Server, Upstream};
+use super::members::Upstream;
 use super::pool::ServerPool;
 use super::record::{Order, ServerRecord};
+use super::server::Server;
 use crate::time::steady;
 
 /// Servers whose state goes to another process; that of others is found out again.
@@ -117,7 +118,7 @@ pub fn restore_health(upstreams: &[Arc<Upstream>], bytes: &[u8], moment: Moment,
     }
     if reweighs {
         // Also where a server belongs to several upstreams.
-        upstreams.iter().for_each(|upstream| upstream.reweigh());
+        upstreams.iter().for_each(|upstream| upstream.picker.reweigh());
     }
 }
 
@@ -332,14 +333,14 @@ mod tests {
     fn a_state_that_arrives_late_does_not_replace_what_was_learned_since() {
         let (old, new, now) = (process(), process(), Instant::now());
         steady::millis(now.checked_sub(60 * SECOND).unwrap_or(now));
-        old[0].order(0, Order::Drain);
+        old[0].picker.order(0, Order::Drain);
         old[0].servers[1].record.health.eject(now, &old[0].settings.eject);
         let late = save_health(&old, now);
         restore_health(&new, &late, Moment::Start, now);
         assert!(!is_up(&new, 1, now));
         // The new version gets an order of an operator, and one of its servers answers again.
-        new[0].order(0, Order::Up);
-        new[0].set_weight(0, 3);
+        new[0].picker.order(0, Order::Up);
+        new[0].picker.set_weight(0, 3);
         let ordered_at = old[0].servers[0].record.ordered_at();
         new[0].servers[0].record.set_ordered_at(ordered_at + 1);
         let later = now + 2 * SECOND;

@@ -1,15 +1,17 @@
 //! Judging servers by the outcomes of requests.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::health::News;
-use super::members::{Server, Upstream};
 use super::origin::Origin;
 use super::pace::LatencyBuckets;
+use super::server::Server;
+use crate::counters::metrics::UpstreamCounters;
 use crate::error::Error;
-use crate::settings::HedgeAfter;
+use crate::settings::{HedgeAfter, UpstreamSettings};
+use crate::time::notices::Notices;
 
 /// Answers that have to be known of an upstream, or of a server, before their latencies say
 /// anything.
@@ -26,12 +28,47 @@ const WAITING_LEAST: u32 = 2;
 /// A server is not slower than others by less than this.
 const SLOWER_LEAST: Duration = Duration::from_millis(10);
 
-impl Upstream {
+/// Judges the servers of an upstream.
+#[derive(Debug)]
+pub struct ServerJudge {
+    settings: Arc<UpstreamSettings>,
+    servers: Arc<[Server]>,
+    counters: Arc<UpstreamCounters>,
+    /// True if the method of balancing weighs latencies.
+    weighs_time: bool,
+    /// Microseconds that a request waits before it is looked at whether its server hangs; 0 while
+    /// nothing is known.
+    patience: AtomicU64,
+    /// Microseconds after which a second attempt begins, by the recent latencies; 0 before there are enough.
+    hedge_after: AtomicU64,
+    /// Of single failures, before a server counts as down.
+    failing: Notices,
+}
+
+impl ServerJudge {
+    /// A judge that knows nothing of latencies yet.
+    pub(super) fn new(
+        settings: &Arc<UpstreamSettings>,
+        servers: &Arc<[Server]>,
+        counters: &Arc<UpstreamCounters>,
+        weighs_time: bool,
+    ) -> Self {
+        Self {
+            settings: Arc::clone(settings),
+            servers: Arc::clone(servers),
+            counters: Arc::clone(counters),
+            weighs_time,
+            patience: AtomicU64::new(0),
+            hedge_after: AtomicU64::new(0),
+            failing: Notices::default(),
+        }
+    }
+
     /// Records that a server has answered with `status`, `took` after the attempt began.
     pub(super) fn answered(&self, server: usize, status: u16, took: Duration, now: Instant) {
         let Some(server) = self.servers.get(server) else { return };
         self.counters.durations.record(took);
-        server.record.pace.answered(took, now, self.weighs_time.load(Ordering::Relaxed));
+        server.record.pace.answered(took, now, self.weighs_time);
         let eject = &self.settings.eject;
         if eject.statuses.contains(status) {
             server.record.failures.count("status");
@@ -222,19 +259,10 @@ impl Upstream {
         server.show();
     }
 
-    /// No server is up: one is tried all the same.
-    pub(super) fn tell_all_down(&self, now: Instant) {
-        self.counters.all_down.inc();
-        if self.servers.len() > 1 && self.all_down.take(now) {
-            tracing::warn!(upstream = %self.settings.name, "all servers are down: all of them are tried");
-        }
-    }
-
     /// Looks at latencies and windows, once a second.
-    pub(super) fn judge(&self, now: Instant) {
-        self.budget.turn(now);
+    pub(super) fn review(&self, now: Instant) {
         let mut all = LatencyBuckets::none();
-        for server in &self.servers {
+        for server in self.servers.iter() {
             server.record.pace.age(now);
             server.record.outcomes.turn(now);
             all.add(&server.record.pace.latencies());
@@ -260,7 +288,7 @@ impl Upstream {
 
     /// Ejects servers that are this many times slower than the others.
     fn judge_latencies(&self, factor: u32, now: Instant) {
-        for server in &self.servers {
+        for server in self.servers.iter() {
             let own = server.record.pace.latencies();
             let mut others = LatencyBuckets::none();
             for other in self.servers.iter().filter(|other| other.number != server.number) {

@@ -1,48 +1,38 @@
 //! The handling of bytes after the end of a response: a counter, a warning, and no reuse of connections to a distrusted server.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use foregate_wire::{BodyLength, Method, NameId, ResponseHead};
 
 use super::excess::DISTRUSTED_FOR;
-use super::members::{Server, Upstream};
-use super::origin::Origin;
+use super::server::Server;
+use crate::counters::metrics::{Metrics, UpstreamCounters};
 use crate::error::{EXCESS, Side};
-use crate::time::clock;
 
-impl Upstream {
-    /// Takes note of bytes behind the end of a response on a connection that goes out of use. Its
-    /// client has the response whole, so it is a failure of neither the request nor the server.
-    pub(super) fn note_excess(&self, origin: &mut Origin, now: Instant) {
-        if !origin.has_excess() {
-            return;
-        }
-        match self.servers.get(origin.server()) {
-            Some(server) if !origin.link.is_h2() => {
-                server.pool.excess.note(now);
-                self.report_excess(server);
-            }
-            // The bytes of a stream reach no other.
-            _ => self.count_excess(1),
-        }
-    }
+/// Takes note of bytes behind the ends of responses.
+#[derive(Debug)]
+pub(super) struct ExcessReport {
+    pub(super) upstream: Arc<str>,
+    pub(super) counters: Arc<UpstreamCounters>,
+    pub(super) metrics: Arc<Metrics>,
+}
 
+impl ExcessReport {
     /// Takes note of bytes of an earlier response where the response to a request was to begin.
-    pub(super) fn note_leftover(&self, server: usize) {
-        if let Some(server) = self.servers.get(server) {
-            server.pool.excess.note(clock::now());
-            self.report_excess(server);
-        }
+    pub(super) fn note(&self, server: &Server, now: Instant) {
+        server.pool.excess.note(now);
+        self.report(server);
     }
 
     /// Counts the excess bytes of a server that were noted since the last time, and tells operators
     /// of the first ones.
-    pub(super) fn report_excess(&self, server: &Server) {
+    pub(super) fn report(&self, server: &Server) {
         let Some((responses, is_news)) = server.pool.excess.take() else { return };
-        self.count_excess(responses);
+        self.count(responses);
         if is_news {
             tracing::warn!(
-                upstream = %self.settings.name,
+                upstream = %self.upstream,
                 server = %server.label,
                 "the server has sent bytes behind the end of a response: for {} minutes connections to it are closed behind responses to \
                  HEAD and behind 204 and 304",
@@ -52,11 +42,11 @@ impl Upstream {
     }
 
     /// Counts responses with bytes behind their end.
-    pub(super) fn count_excess(&self, responses: u64) {
+    pub(super) fn count(&self, responses: u64) {
         for _ in 0..responses {
-            tracing::debug!(upstream = %self.settings.name, "an origin has sent bytes behind the end of a response");
+            tracing::debug!(upstream = %self.upstream, "an origin has sent bytes behind the end of a response");
             // They may come when no request is left that they belong to.
-            self.metrics.unrouted().error(EXCESS, Side::Upstream.as_str(), Some(&self.settings.name));
+            self.metrics.unrouted().error(EXCESS, Side::Upstream.as_str(), Some(&self.upstream));
         }
     }
 
@@ -64,7 +54,7 @@ impl Upstream {
     /// bytes are concerned. One that is closed because its server is distrusted is counted.
     pub(super) fn trusts_behind(
         &self,
-        server: usize,
+        server: &Server,
         method: &Method,
         head: &ResponseHead,
         length: BodyLength,
@@ -76,8 +66,7 @@ impl Upstream {
         if announces_forbidden_body(method, head) {
             return false;
         }
-        let is_distrusted =
-            self.servers.get(server).is_some_and(|server| server.pool.excess.is_distrusted(now));
+        let is_distrusted = server.pool.excess.is_distrusted(now);
         if is_distrusted {
             self.counters.distrusted.inc();
         }

@@ -1,32 +1,23 @@
-//! Upstreams at work, their servers, and the requests that they are serving.
+//! Upstreams at work, and the requests that they are serving.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
-use foregate_wire::HeadLimits;
-
-use super::balance::BalanceMethod;
 use super::budget::RetryBudget;
-use super::idle::Ages;
+use super::choosing::ServerPicker;
+use super::judging::ServerJudge;
+use super::opening::{Connections, OpeningTerms};
+use super::origin::Origin;
 use super::own::OwnConnections;
-use super::pool::ServerPool;
-use super::pools::Pools;
-use super::record::ServerRecord;
-use super::remembered::ServerMemory;
+use super::server::Server;
 use super::services::PresentServers;
-use super::sticky::StickyCookies;
-use crate::address::ServerAddress;
-use crate::counters::metrics::{Metrics, ServerCounters, UpstreamCounters};
+use crate::counters::metrics::Metrics;
 use crate::error::Error;
 use crate::limits::account::Places;
 use crate::limits::gates::RequestGate;
-use crate::names::ResolvedName;
 use crate::settings;
 use crate::time::clock::Clock;
-use crate::time::notices::Notices;
-use crate::tls::{Connector, Refusal};
 
 /// An upstream at work.
 #[derive(Debug)]
@@ -34,98 +25,24 @@ pub struct Upstream {
     /// The settings.
     pub settings: Arc<settings::UpstreamSettings>,
     /// Its servers, in the order of the configuration; those of a service in its place.
-    pub servers: Vec<Server>,
-    pub(super) clock: Clock,
+    pub servers: Arc<[Server]>,
     pub(super) expanded: PresentServers,
-    /// Its metrics.
-    pub counters: Arc<UpstreamCounters>,
-    /// Limits for the heads of responses.
-    pub head_limits: HeadLimits,
+    /// The choice of servers.
+    pub picker: ServerPicker,
+    /// The judgement of servers by the outcomes of requests.
+    pub judge: Arc<ServerJudge>,
+    /// The connections for requests.
+    pub connections: Arc<Connections>,
+    pub(super) clock: Clock,
     /// Places for copies of requests.
     pub mirrors: Arc<Places>,
     /// Places for requests that steps of modules make.
     pub fetches: Arc<Places>,
-    pub(super) pools: Arc<Pools>,
-    pub(super) balance: ArcSwap<Box<dyn BalanceMethod>>,
-    /// True if the method weighs latencies.
-    pub(super) weighs_time: AtomicBool,
-    pub(super) sticky: Option<StickyCookies>,
-    /// There are zones or backups.
-    pub(super) has_tiers: bool,
-    /// Microseconds that a request waits before it is looked at whether its server hangs; 0 while
-    /// nothing is known.
-    pub(super) patience: AtomicU64,
-    /// Microseconds after which a second attempt begins, by the recent latencies; 0 before there are enough.
-    pub(super) hedge_after: AtomicU64,
-    pub(super) all_down: Notices,
-    /// Of single failures, before a server counts as down.
-    pub(super) failing: Notices,
-    pub(super) connector: Option<Connector>,
     /// The bound on its requests in flight, if there is one.
     pub(super) gate: Option<Arc<RequestGate>>,
     pub(super) active: AtomicU32,
     pub(super) budget: RetryBudget,
     pub(crate) metrics: Arc<Metrics>,
-}
-
-/// A server at work. A clone is the same server.
-#[derive(Debug, Clone)]
-pub struct Server {
-    /// Its place among those of its upstream.
-    pub(super) number: usize,
-    /// Where it is.
-    pub address: ServerAddress,
-    /// The address as text, for logs.
-    pub label: Arc<str>,
-    pub(super) resolved: Option<Arc<ResolvedName>>,
-    pub(super) pool: Arc<ServerPool>,
-    pub(super) settings: Arc<settings::ServerSettings>,
-    /// Its connections may be shared by stream.
-    pub(super) shares: bool,
-    pub(super) record: Arc<ServerRecord>,
-    pub(super) remembered: Arc<ServerMemory>,
-    pub(super) counters: Arc<ServerCounters>,
-}
-
-impl Server {
-    /// Tells metrics whether the server gets requests.
-    pub(super) fn show(&self) {
-        let is_down = self.record.health.is_down() || self.record.checked.is_down();
-        self.counters.is_down.store(is_down, Ordering::Relaxed);
-    }
-
-    /// Counts that requests pass over the server from now on.
-    pub(super) fn count_ejection(&self) {
-        self.record.ejections.fetch_add(1, Ordering::Relaxed);
-        self.counters.ejections.inc();
-    }
-
-    /// Operators are told that it has ended a handshake that was over for us.
-    pub(super) fn tell_of_refusal(&self, error: Refusal, now: Instant) -> Error {
-        self.remembered.tls_failed(&error);
-        if self.remembered.handshake.take(now) {
-            tracing::warn!(server = %self.label, %error, "TLS handshake with an origin failed");
-        }
-        Error::OriginTls
-    }
-
-    /// Drops idle connections that are too old, have died, or lead to where its name has not led
-    /// for a while.
-    pub(super) fn sweep(&self, now: Instant, ages: Ages) {
-        self.pool.sweep(now, ages);
-        let Some(resolved) = &self.resolved else { return };
-        // A reload puts servers to work where there is no runtime.
-        resolved.start();
-        let moved = match resolved.addresses() {
-            Some(addresses) if resolved.is_complete() => self.remembered.see_all(&addresses, now),
-            Some(addresses) => self.remembered.see(&addresses, now),
-            None if resolved.is_absent() => self.remembered.see_all(&[], now),
-            None => None,
-        };
-        if let Some(moved) = moved {
-            self.pool.retire(moved, |address| !self.remembered.has(address));
-        }
-    }
 }
 
 impl Upstream {
@@ -144,25 +61,31 @@ impl Upstream {
         if self.expanded.want() { Error::Unresolved } else { Error::NoServer }
     }
 
-    /// Of the servers that `may` be taken, those of the lowest rank that has any.
-    pub(super) fn preferred(&self, may: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
-        let rank = |server: usize| self.expanded.ranks.get(server).copied();
-        let lowest = match self.expanded.ranks.is_empty() {
-            true => None,
-            false => (0..self.servers.len()).filter(|server| may(*server)).filter_map(rank).min(),
-        };
-        move |server| may(server) && lowest.is_none_or(|lowest| rank(server) == Some(lowest))
-    }
-
-    pub(super) fn ages(&self) -> Ages {
-        Ages { idle: self.settings.keep_alive, total: self.settings.connection_age }
-    }
-
     /// The server with a connection on which the client authenticates: the client is known nowhere
     /// else.
     pub fn bound_server(&self, own: Option<&Arc<OwnConnections>>) -> Option<usize> {
         let own = own?;
         self.servers.iter().position(|server| own.is_bound_to(&server.pool))
+    }
+
+    /// A new connection to the next server, for bytes that are not HTTP. Where none can
+    /// be had, the other servers are tried.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the last attempt of [`Connections::open`].
+    pub async fn open_for_bytes(&self, terms: &OpeningTerms<'_>) -> Result<Origin, Error> {
+        let now = self.clock.now();
+        let first = self.picker.pick(None, now).ok_or_else(|| self.without_server())?;
+        let mut opened = self.connections.open(first, terms, now).await;
+        let others = (0..self.servers.len()).filter(|server| *server != first);
+        for server in others.take(self.settings.retries as usize) {
+            if opened.is_ok() {
+                break;
+            }
+            opened = self.connections.open(server, terms, self.clock.now()).await;
+        }
+        opened
     }
 
     /// Counts a request as active for as long as the result lives.

@@ -37,6 +37,7 @@ mod remembered;
 mod report;
 mod rest;
 mod retry;
+mod server;
 mod services;
 mod shared;
 mod sharing;

@@ -4,14 +4,20 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use super::connect::NewConnection;
-use super::members::{Server, Upstream};
+use foregate_wire::{BodyLength, Method, ResponseHead};
+
+use super::connect::{Dialer, NewConnection};
+use super::idle::Ages;
+use super::leftovers::ExcessReport;
 use super::origin::Origin;
 use super::own::OwnConnections;
+use super::server::Server;
+use crate::counters::metrics::UpstreamCounters;
 use crate::error::Error;
 use crate::limits::clients::Holdings;
 use crate::limits::descriptors::OfClient;
-use crate::settings::UpstreamProtocol;
+use crate::settings::{UpstreamProtocol, UpstreamSettings};
+use crate::time::clock::{self, Clock};
 
 pub use super::connect::Addresses;
 
@@ -37,7 +43,38 @@ pub struct OpeningTerms<'a> {
     pub handed_over: Option<&'a Vec<u8>>,
 }
 
-impl Upstream {
+/// The connections of an upstream, as requests get and return them.
+#[derive(Debug)]
+pub struct Connections {
+    pub(super) settings: Arc<UpstreamSettings>,
+    pub(super) servers: Arc<[Server]>,
+    pub(super) clock: Clock,
+    pub(super) counters: Arc<UpstreamCounters>,
+    pub(super) dialer: Dialer,
+    pub(super) excess: ExcessReport,
+}
+
+impl Connections {
+    /// Takes note of bytes of an earlier response where the response to a request was to begin.
+    pub(super) fn note_leftover(&self, server: usize) {
+        if let Some(server) = self.servers.get(server) {
+            self.excess.note(server, clock::now());
+        }
+    }
+
+    /// See [`ExcessReport::trusts_behind`].
+    pub(super) fn trusts_behind(
+        &self,
+        server: usize,
+        method: &Method,
+        head: &ResponseHead,
+        length: BodyLength,
+        now: Instant,
+    ) -> bool {
+        let server = self.servers.get(server);
+        server.is_none_or(|server| self.excess.trusts_behind(server, method, head, length, now))
+    }
+
     /// A connection to `server`, kept or new.
     ///
     /// # Errors
@@ -56,26 +93,6 @@ impl Upstream {
         let mut origin = self.open_at(server, terms, now).await?;
         origin.counts(in_flight);
         Ok(origin)
-    }
-
-    /// A new connection to the next server, for bytes that are not HTTP. Where none can
-    /// be had, the other servers are tried.
-    ///
-    /// # Errors
-    ///
-    /// The errors of the last attempt of [`Self::open`].
-    pub async fn open_for_bytes(self: &Arc<Self>, terms: &OpeningTerms<'_>) -> Result<Origin, Error> {
-        let now = self.clock.now();
-        let first = self.pick(None, now).ok_or_else(|| self.without_server())?;
-        let mut opened = self.open(first, terms, now).await;
-        let others = (0..self.servers.len()).filter(|server| *server != first);
-        for server in others.take(self.settings.retries as usize) {
-            if opened.is_ok() {
-                break;
-            }
-            opened = self.open(server, terms, self.clock.now()).await;
-        }
-        opened
     }
 
     async fn open_at(
@@ -102,7 +119,7 @@ impl Upstream {
             let of_client = self.claim(server, *terms)?;
             // Rare, and large: kept out of the future that every request has.
             let deadline = self.clock.now() + self.settings.connect_timeout;
-            let made = Box::pin(self.connect(server, *terms, deadline)).await?;
+            let made = Box::pin(self.dialer.connect(server, *terms, deadline)).await?;
             let mut origin = Origin::new(server, made, false, None, of_client);
             origin.belongs_to(own);
             return Ok(origin);
@@ -142,7 +159,7 @@ impl Upstream {
         }
         let of_client = self.claim(server, terms)?;
         let deadline = self.clock.now() + self.settings.connect_timeout;
-        let made = self.connect(server, terms, deadline).await?;
+        let made = self.dialer.connect(server, terms, deadline).await?;
         let mut origin = Origin::new(server, made, false, None, of_client);
         origin.authenticates(own, turn);
         Ok(origin)
@@ -173,7 +190,7 @@ impl Upstream {
         let protocol = self.settings.protocol;
         if protocol != UpstreamProtocol::Http1
             && !terms.http1
-            && let Some(lease) = server.pool.lease(now, self.ages())
+            && let Some(lease) = server.pool.lease(now, Ages::of(&self.settings))
         {
             let of_client = self.claim_stream(server, terms)?;
             return Ok(Some(Origin::new(server, NewConnection::H2(lease), true, None, of_client)));
@@ -182,8 +199,8 @@ impl Upstream {
             return Ok(None);
         }
         let of_client = self.claim(server, terms)?;
-        let kept = server.pool.take(now, self.ages(), own);
-        self.report_excess(server);
+        let kept = server.pool.take(now, Ages::of(&self.settings), own);
+        self.excess.report(server);
         Ok(kept.map(|(link, made)| Origin::new(server, NewConnection::H1(link), true, Some(made), of_client)))
     }
 
@@ -191,7 +208,7 @@ impl Upstream {
     /// many that too few are left for others.
     pub(super) fn claim(&self, server: &Server, terms: OpeningTerms<'_>) -> Result<Option<OfClient>, Error> {
         let Some(client) = terms.client else { return Ok(None) };
-        let claimed = OfClient::claim(client, || self.pools.idle());
+        let claimed = OfClient::claim(client, || self.dialer.pools.idle());
         if claimed.is_none() {
             let now = self.clock.now();
             server.record.health.inconclusive(now, now);

@@ -15,10 +15,11 @@ use super::excess::may_be_response;
 use super::guarded::Signs;
 use super::heads::{check_chunks, fill_head, h2_request, is_within, write_head};
 use super::idle::ConnectionStart;
-use super::members::{Server, Upstream};
+use super::opening::Connections;
 use super::own::OwnConnections;
 use super::own::OwnTurn;
 use super::record::InFlight;
+use super::server::Server;
 use super::shared::Lease;
 use crate::error::{Error, Side};
 use crate::limits::descriptors::OfClient;
@@ -359,10 +360,10 @@ impl Origin {
     pub fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        upstream: &Upstream,
+        connections: &Connections,
         head: &mut ResponseHead,
     ) -> Poll<Result<(), Error>> {
-        let polled = self.poll_any_head(cx, upstream, head);
+        let polled = self.poll_any_head(cx, connections, head);
         self.answered |= matches!(polled, Poll::Ready(Ok(())));
         polled
     }
@@ -370,17 +371,17 @@ impl Origin {
     fn poll_any_head(
         &mut self,
         cx: &mut Context<'_>,
-        upstream: &Upstream,
+        connections: &Connections,
         head: &mut ResponseHead,
     ) -> Poll<Result<(), Error>> {
         match (&mut self.link, self.h2.as_deref_mut()) {
             (Link::H1(link), _) => {
-                let polled = link.poll_response_head(cx, &upstream.head_limits, head);
+                let polled = link.poll_response_head(cx, &connections.dialer.head_limits, head);
                 let is_start = self.reused && !self.answered && !matches!(polled, Poll::Ready(Ok(())));
                 if is_start && !may_be_response(link.ahead()) {
                     // They are no part of a response to this request.
                     link.discard();
-                    upstream.note_leftover(self.server);
+                    connections.note_leftover(self.server);
                     return Poll::Ready(Err(Error::Leftover));
                 }
                 let result = ready!(polled);
@@ -402,13 +403,13 @@ impl Origin {
                 if let Poll::Ready(Some(interim)) = response.poll_informational(cx) {
                     let (parts, ()) = interim.map_err(failed)?.into_parts();
                     fill_head(head, &parts.headers, parts.status.as_u16());
-                    return Poll::Ready(is_within(&parts.headers, &upstream.head_limits));
+                    return Poll::Ready(is_within(&parts.headers, &connections.dialer.head_limits));
                 }
                 let (parts, body): (_, RecvStream) =
                     ready!(std::pin::Pin::new(response).poll(cx)).map_err(failed)?.into_parts();
                 link.set_receive(body);
                 fill_head(head, &parts.headers, parts.status.as_u16());
-                Poll::Ready(is_within(&parts.headers, &upstream.head_limits))
+                Poll::Ready(is_within(&parts.headers, &connections.dialer.head_limits))
             }
             (Link::H2(_) | Link::Client(_) | Link::Cached(_) | Link::Ahead(_), _) => {
                 Poll::Ready(Err(Error::Internal))
@@ -423,7 +424,7 @@ impl Origin {
     /// Contradictory lengths, or a chunked body with an invalid start.
     pub fn begin_body(
         &mut self,
-        upstream: &Upstream,
+        connections: &Connections,
         request: &Request,
         head: &ResponseHead,
     ) -> Result<BodyLength, Error> {
@@ -477,13 +478,13 @@ impl Origin {
         };
         let length = response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
         if length == BodyLength::Chunked {
-            check_chunks(link.ahead(), &upstream.head_limits)?;
+            check_chunks(link.ahead(), &connections.dialer.head_limits)?;
         }
         self.keep_alive = connection::keep_alive(head.version, &head.headers)
             && !matches!(length, BodyLength::UntilClose | BodyLength::Tunnel)
-            && upstream.trusts_behind(self.server, &request.head.method, head, length, clock::now());
+            && connections.trusts_behind(self.server, &request.head.method, head, length, clock::now());
         let length_in = if length == BodyLength::Tunnel { BodyLength::UntilClose } else { length };
-        link.begin_receive(length_in, &upstream.head_limits);
+        link.begin_receive(length_in, &connections.dialer.head_limits);
         if request.verbatim.is_some() {
             link.receive_verbatim();
         }
@@ -533,26 +534,15 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     if connection && !broken_here { Error::OriginClosed } else { Error::Origin(error.into()) }
 }
 
-impl Upstream {
+impl Origin {
     /// The address that a connection leads to has answered, where its name has several. Those that
     /// are kept lead to where a new one may not.
-    pub fn address_answered(&self, server: usize, origin: &Origin) {
-        if let Some(server) = self.servers.get(server).filter(|_| !origin.reused) {
-            server.remembered.turns.answered(|| origin.address());
+    pub(super) fn address_answered(&self, server: &Server) {
+        if !self.reused {
+            server.remembered.turns.answered(|| self.address());
         }
     }
 
-    /// The address that a connection leads to has failed, where its name has several.
-    pub fn address_failed(&self, server: usize, origin: &Origin, now: Instant, reason: &Error) {
-        if let Some(server) = self.servers.get(server)
-            && reason.is_failure_of_the_server()
-        {
-            origin.address_failed(server, now);
-        }
-    }
-}
-
-impl Origin {
     /// The address that a connection leads to has failed, where the name has several.
     pub(super) fn address_failed(&self, server: &Server, now: Instant) {
         if server.resolved.is_some()

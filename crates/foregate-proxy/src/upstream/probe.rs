@@ -2,6 +2,7 @@
 //! way to the server as requests do, on a connection of its own that ends with it.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,17 +10,19 @@ use foregate_module::Field;
 use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead};
 use tokio::time::{sleep, timeout};
 
+use super::checked::ProbeSubject;
 use super::connect::{Addresses, NewConnection};
-use super::members::{Server, Upstream};
+use super::members::Upstream;
 use super::opening::OpeningTerms;
 use super::origin::Origin;
 use super::record::ServerRecord;
+use super::server::Server;
 use crate::error::Error;
 use crate::limits::descriptors::DescriptorPlace;
 use crate::link::ReceiveOutcome;
 use crate::message::request::Request;
 use crate::random;
-use crate::settings::{HealthCheck, HttpProbe, Probe};
+use crate::settings::{HealthCheck, HttpProbe, Probe, UpstreamSettings};
 use crate::time::poll_length::WatchedTask;
 
 /// Bytes of a body that are looked at.
@@ -47,135 +50,28 @@ struct ProbeAnswer {
     trailers: HeaderList,
 }
 
-impl Upstream {
-    /// Has a server probed, where that is configured. There is one task for all upstreams that have
-    /// the server's record.
-    pub(super) fn attend(self: &Arc<Self>, server: &Server) {
-        if self.settings.health.is_some() && server.record.checked.attend(Arc::downgrade(self), server.number)
-        {
-            let probing = probe_for_ever(Arc::downgrade(&server.record));
-            tokio::spawn(WatchedTask::new(probing, Arc::clone(&self.metrics)));
-        }
+/// Has a server probed, where that is configured. There is one task for all upstreams that have
+/// the server's record.
+pub(super) fn attend(upstream: &Arc<Upstream>, server: &Server) {
+    if upstream.settings.health.is_none() {
+        return;
     }
-
-    /// Probes a server once; the error is the reason why it is down.
-    async fn probe(&self, server: &Server, check: &HealthCheck) -> Result<(), String> {
-        let mut server = server.clone();
-        if let Some(port) = check.port {
-            server.address = server.address.with_port(port);
-        }
-        let origin = |connected| Origin::new(&server, connected, false, None, None);
-        match &check.probe {
-            Probe::Tcp => {
-                let place =
-                    DescriptorPlace::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
-                self.socket(&server, place, &mut Vec::new()).await.map_err(|error| error.to_string())?;
-                Ok(())
-            }
-            Probe::Tls => self.connect_for_probe(&server).await.map(drop),
-            Probe::Http(probe) => {
-                let request = self.http_request(&server, probe)?;
-                let origin = origin(self.connect_for_probe(&server).await?);
-                let answer = self.ask_origin(origin, request, &[], probe.body.is_some()).await?;
-                judge_http(&answer, probe)
-            }
-            Probe::Grpc { service, host } => {
-                let (request, message) = self.grpc_request(&server, service, host.as_deref())?;
-                let origin = origin(self.connect_for_probe(&server).await?);
-                judge_grpc(&self.ask_origin(origin, request, &message, true).await?)
-            }
-        }
+    let subject: Weak<dyn ProbeSubject> = Arc::<Upstream>::downgrade(upstream);
+    if server.record.checked.attend(subject, server.number) {
+        let probing = probe_for_ever(Arc::downgrade(&server.record));
+        tokio::spawn(WatchedTask::new(probing, Arc::clone(&upstream.metrics)));
     }
+}
 
-    async fn connect_for_probe(&self, server: &Server) -> Result<NewConnection, String> {
-        let place = DescriptorPlace::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
-        let connected = self.establish(server, TERMS, place, &mut Vec::new()).await;
-        connected.map_err(|error| match (error, server.remembered.tls_failure()) {
-            (Error::OriginTls, Some(reason)) => reason,
-            (error, _) => error.to_string(),
+impl ProbeSubject for Upstream {
+    fn probe(&self, server: usize) -> Pin<Box<dyn Future<Output = Option<Duration>> + Send + '_>> {
+        Box::pin(async move {
+            let (check, server) = (self.settings.health.as_ref()?, self.servers.get(server)?);
+            let result = timeout(check.timeout, probe(self, server, check)).await;
+            let result = result.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
+            self.judge.probed(server, &result, self.clock.now());
+            Some(server.record.checked.pause(check, random::number()))
         })
-    }
-
-    fn authority<'a>(&'a self, server: &'a Server, host: Option<&'a str>) -> String {
-        let host = host.or(self.settings.host.as_deref()).map(str::to_owned);
-        host.or_else(|| server.address.authority()).unwrap_or_else(|| "localhost".to_owned())
-    }
-
-    fn http_request(&self, server: &Server, probe: &HttpProbe) -> Result<Request, String> {
-        let method = Method::from_bytes(probe.method.as_bytes()).ok_or("the method is none")?;
-        let authority = self.authority(server, probe.host.as_deref());
-        let fields = fields(&[
-            ("User-Agent", concat!("foregate-health/", env!("CARGO_PKG_VERSION"))),
-            ("Accept", "*/*"),
-        ]);
-        let request = Request::make(method, probe.path.as_bytes(), authority.as_bytes(), &fields, 0);
-        request.map_err(|error| error.to_string())
-    }
-
-    fn grpc_request(
-        &self,
-        server: &Server,
-        service: &str,
-        host: Option<&str>,
-    ) -> Result<(Request, Vec<u8>), String> {
-        let message = health_request(service).ok_or("the name of the service is too long")?;
-        let authority = self.authority(server, host);
-        let fields = fields(&[
-            ("Content-Type", "application/grpc"),
-            ("TE", "trailers"),
-            ("User-Agent", concat!("foregate-health/", env!("CARGO_PKG_VERSION"))),
-        ]);
-        let path = b"/grpc.health.v1.Health/Check";
-        let request = Request::make(Method::Post, path, authority.as_bytes(), &fields, message.len() as u64);
-        Ok((request.map_err(|error| error.to_string())?, message))
-    }
-
-    /// Sends a request and receives its response; of the body as much as is looked at, if it is.
-    async fn ask_origin(
-        &self,
-        mut origin: Origin,
-        request: Request,
-        body: &[u8],
-        reads_body: bool,
-    ) -> Result<ProbeAnswer, String> {
-        let text = |error: Error| error.to_string();
-        let of_link = |error| text(Error::Origin(error));
-        origin.send_head(&request, &self.settings).await.map_err(text)?;
-        let mut left = body;
-        while !left.is_empty() {
-            let taken = poll_fn(|cx| origin.link.poll_send(cx, left)).await.map_err(of_link)?;
-            left = left.get(taken..).unwrap_or_default();
-        }
-        origin.link.finish(&HeaderList::new()).map_err(of_link)?;
-        let mut head = ResponseHead::new();
-        loop {
-            poll_fn(|cx| {
-                // An origin may close its side and still have an answer for us.
-                let _ = origin.link.poll_flush(cx);
-                origin.poll_head(cx, self, &mut head)
-            })
-            .await
-            .map_err(text)?;
-            if head.status >= 200 {
-                break;
-            }
-        }
-        let mut answer = ProbeAnswer { head, body: Vec::new(), trailers: HeaderList::new() };
-        let length = origin.begin_body(self, &request, &answer.head).map_err(text)?;
-        if !reads_body || length == BodyLength::Tunnel {
-            return Ok(answer);
-        }
-        while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(of_link)? == ReceiveOutcome::Data {
-            let data = origin.link.data();
-            answer.body.extend_from_slice(data.get(..BODY_MOST - answer.body.len()).unwrap_or(data));
-            if answer.body.len() >= BODY_MOST {
-                return Ok(answer);
-            }
-            let count = data.len();
-            origin.link.consume(count);
-        }
-        answer.trailers.clone_from(origin.link.trailers());
-        Ok(answer)
     }
 }
 
@@ -186,17 +82,133 @@ async fn probe_for_ever(record: Weak<ServerRecord>) {
         let pause = {
             let Some(record) = record.upgrade() else { return };
             let Some((upstream, server)) = record.checked.subject() else { return };
-            let (Some(check), Some(server)) = (&upstream.settings.health, upstream.servers.get(server))
-            else {
-                return;
-            };
-            let result = timeout(check.timeout, upstream.probe(server, check)).await;
-            let result = result.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
-            upstream.probed(server, &result, upstream.clock.now());
-            record.checked.pause(check, random::number())
+            let Some(pause) = upstream.probe(server).await else { return };
+            pause
         };
         sleep(pause).await;
     }
+}
+
+/// Probes a server once; the error is the reason why it is down.
+async fn probe(upstream: &Upstream, server: &Server, check: &HealthCheck) -> Result<(), String> {
+    let mut server = server.clone();
+    if let Some(port) = check.port {
+        server.address = server.address.with_port(port);
+    }
+    let origin = |connected| Origin::new(&server, connected, false, None, None);
+    match &check.probe {
+        Probe::Tcp => {
+            let place = DescriptorPlace::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
+            upstream
+                .connections
+                .dialer
+                .socket(&server, place, &mut Vec::new())
+                .await
+                .map_err(|error| error.to_string())?;
+            Ok(())
+        }
+        Probe::Tls => connect_for_probe(upstream, &server).await.map(drop),
+        Probe::Http(probe) => {
+            let request = http_request(&upstream.settings, &server, probe)?;
+            let origin = origin(connect_for_probe(upstream, &server).await?);
+            let answer = ask_origin(upstream, origin, request, &[], probe.body.is_some()).await?;
+            judge_http(&answer, probe)
+        }
+        Probe::Grpc { service, host } => {
+            let (request, message) = grpc_request(&upstream.settings, &server, service, host.as_deref())?;
+            let origin = origin(connect_for_probe(upstream, &server).await?);
+            judge_grpc(&ask_origin(upstream, origin, request, &message, true).await?)
+        }
+    }
+}
+
+async fn connect_for_probe(upstream: &Upstream, server: &Server) -> Result<NewConnection, String> {
+    let place = DescriptorPlace::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
+    let connected = upstream.connections.dialer.establish(server, TERMS, place, &mut Vec::new()).await;
+    connected.map_err(|error| match (error, server.remembered.tls_failure()) {
+        (Error::OriginTls, Some(reason)) => reason,
+        (error, _) => error.to_string(),
+    })
+}
+
+fn authority(settings: &UpstreamSettings, server: &Server, host: Option<&str>) -> String {
+    let host = host.or(settings.host.as_deref()).map(str::to_owned);
+    host.or_else(|| server.address.authority()).unwrap_or_else(|| "localhost".to_owned())
+}
+
+fn http_request(settings: &UpstreamSettings, server: &Server, probe: &HttpProbe) -> Result<Request, String> {
+    let method = Method::from_bytes(probe.method.as_bytes()).ok_or("the method is none")?;
+    let authority = authority(settings, server, probe.host.as_deref());
+    let fields =
+        fields(&[("User-Agent", concat!("foregate-health/", env!("CARGO_PKG_VERSION"))), ("Accept", "*/*")]);
+    let request = Request::make(method, probe.path.as_bytes(), authority.as_bytes(), &fields, 0);
+    request.map_err(|error| error.to_string())
+}
+
+fn grpc_request(
+    settings: &UpstreamSettings,
+    server: &Server,
+    service: &str,
+    host: Option<&str>,
+) -> Result<(Request, Vec<u8>), String> {
+    let message = health_request(service).ok_or("the name of the service is too long")?;
+    let authority = authority(settings, server, host);
+    let fields = fields(&[
+        ("Content-Type", "application/grpc"),
+        ("TE", "trailers"),
+        ("User-Agent", concat!("foregate-health/", env!("CARGO_PKG_VERSION"))),
+    ]);
+    let path = b"/grpc.health.v1.Health/Check";
+    let request = Request::make(Method::Post, path, authority.as_bytes(), &fields, message.len() as u64);
+    Ok((request.map_err(|error| error.to_string())?, message))
+}
+
+/// Sends a request and receives its response; of the body as much as is looked at, if it is.
+async fn ask_origin(
+    upstream: &Upstream,
+    mut origin: Origin,
+    request: Request,
+    body: &[u8],
+    reads_body: bool,
+) -> Result<ProbeAnswer, String> {
+    let text = |error: Error| error.to_string();
+    let of_link = |error| text(Error::Origin(error));
+    origin.send_head(&request, &upstream.settings).await.map_err(text)?;
+    let mut left = body;
+    while !left.is_empty() {
+        let taken = poll_fn(|cx| origin.link.poll_send(cx, left)).await.map_err(of_link)?;
+        left = left.get(taken..).unwrap_or_default();
+    }
+    origin.link.finish(&HeaderList::new()).map_err(of_link)?;
+    let mut head = ResponseHead::new();
+    loop {
+        poll_fn(|cx| {
+            // An origin may close its side and still have an answer for us.
+            let _ = origin.link.poll_flush(cx);
+            origin.poll_head(cx, &upstream.connections, &mut head)
+        })
+        .await
+        .map_err(text)?;
+        if head.status >= 200 {
+            break;
+        }
+    }
+    let mut answer = ProbeAnswer { head, body: Vec::new(), trailers: HeaderList::new() };
+    let length = origin.begin_body(&upstream.connections, &request, &answer.head).map_err(text)?;
+    if !reads_body || length == BodyLength::Tunnel {
+        return Ok(answer);
+    }
+    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(of_link)? == ReceiveOutcome::Data {
+        let data = origin.link.data();
+        answer.body.extend_from_slice(data.get(..BODY_MOST - answer.body.len()).unwrap_or(data));
+        if answer.body.len() >= BODY_MOST {
+            return Ok(answer);
+        }
+        let count = data.len();
+        origin.link.consume(count);
+    }
+    answer.trailers.clone_from(origin.link.trailers());
+    Ok(answer)
 }
 
 fn fields(fields: &[(&str, &str)]) -> Vec<Field> {

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::connect::tcp;
-use super::members::{Server, Upstream};
+use super::connect::{Dialer, tcp};
+use super::server::Server;
 use crate::limits::descriptors::{self, DescriptorPlace};
 
 /// How long a connection is waited for before the next address is tried as well (RFC 8305, section
@@ -22,7 +22,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 /// run at a time.
 const SHARE_MIN: Duration = Duration::from_secs(1);
 
-impl Upstream {
+impl Dialer {
     /// Connects to the first of these addresses that accepts. Addresses take turns at being the
     /// first. `suspects` gets the addresses of attempts in their order; at the end it has the
     /// address that accepted.

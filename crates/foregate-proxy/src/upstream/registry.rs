@@ -2,20 +2,25 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use foregate_wire::HeadLimits;
 use tokio::sync::watch;
 
-use super::balance;
 use super::budget::RetryBudget;
-use super::members::{Server, Upstream};
+use super::choosing::ServerPicker;
+use super::connect::Dialer;
+use super::idle::Ages;
+use super::judging::ServerJudge;
+use super::leftovers::ExcessReport;
+use super::members::Upstream;
+use super::opening::Connections;
 use super::pools::{PoolKey, Pools};
+use super::probe::attend;
 use super::record::{RecordKey, ServerRecords};
+use super::server::Server;
 use super::services::PresentServers;
-use super::sticky::StickyCookies;
 use crate::address::ServerAddress;
 use crate::counters::metrics::Metrics;
 use crate::limits::account::Places;
@@ -23,7 +28,6 @@ use crate::limits::gates::RequestGates;
 use crate::names::Resolver;
 use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock::Clock;
-use crate::time::notices::Notices;
 use crate::tls::{Connector, TlsError};
 
 /// How often pools are looked through for connections that are too old or have died.
@@ -118,8 +122,8 @@ impl Upstreams {
                     Some(old)
                         if old.is_current()
                             && old.settings == *settings
-                            && old.connector == connector
-                            && old.head_limits == head_limits =>
+                            && old.connections.dialer.connector == connector
+                            && old.connections.dialer.head_limits == head_limits =>
                     {
                         Ok(Arc::clone(old))
                     }
@@ -140,7 +144,10 @@ impl Upstreams {
         }
         let renewed = old.iter().map(|old| match old.is_current() {
             true => Arc::clone(old),
-            false => Arc::new(self.start(&old.settings, old.connector.clone(), old.head_limits, Some(old))),
+            false => {
+                let Dialer { connector, head_limits, .. } = &old.connections.dialer;
+                Arc::new(self.start(&old.settings, connector.clone(), *head_limits, Some(old)))
+            }
         });
         Some(renewed.collect())
     }
@@ -170,38 +177,50 @@ impl Upstreams {
                  whoever sits on the way can read and change everything"
             );
         }
-        let expanded = PresentServers::new(settings, &self.resolver);
+        let mut expanded = PresentServers::new(settings, &self.resolver);
         let servers = expanded.servers.iter().enumerate();
-        let servers: Vec<_> = servers
+        let servers: Arc<[Server]> = servers
             .map(|(number, server)| {
                 self.server(settings, (number, server), connector.as_ref(), head_limits, old)
             })
             .collect();
-        let balance = balance::method(
-            &settings.balance,
-            servers.iter().map(|server| (&*server.label, server.weight())),
-        );
-        let labels = servers.iter().map(|server| &*server.label);
-        let has_tiers = settings.zone.is_some() || expanded.servers.iter().any(|server| server.backup);
+        let counters = self.metrics.upstream(&settings.name);
+        let picker =
+            ServerPicker::new(settings, &servers, &counters, self.clock, std::mem::take(&mut expanded.ranks));
+        let judge = Arc::new(ServerJudge::new(settings, &servers, &counters, picker.weighs_time()));
+        let dialer = Dialer {
+            settings: Arc::clone(settings),
+            clock: self.clock,
+            counters: Arc::clone(&counters),
+            metrics: Arc::clone(&self.metrics),
+            judge: Arc::clone(&judge),
+            pools: Arc::clone(&self.pools),
+            connector,
+            head_limits,
+        };
+        let excess = ExcessReport {
+            upstream: Arc::clone(&settings.name),
+            counters: Arc::clone(&counters),
+            metrics: Arc::clone(&self.metrics),
+        };
+        let connections = Connections {
+            settings: Arc::clone(settings),
+            servers: Arc::clone(&servers),
+            clock: self.clock,
+            counters,
+            dialer,
+            excess,
+        };
         Upstream {
             clock: self.clock,
             expanded,
-            sticky: settings.sticky.as_ref().map(|sticky| StickyCookies::new(sticky, labels)),
-            weighs_time: AtomicBool::new(balance.weighs_time()),
-            balance: ArcSwap::from_pointee(balance),
-            has_tiers,
-            patience: AtomicU64::new(0),
-            hedge_after: AtomicU64::new(0),
-            all_down: Notices::default(),
-            failing: Notices::default(),
+            picker,
+            judge,
+            connections: Arc::new(connections),
             servers,
-            counters: self.metrics.upstream(&settings.name),
             mirrors: Places::new(MIRRORS),
             fetches: Places::new(FETCHES),
-            pools: Arc::clone(&self.pools),
             settings: Arc::clone(settings),
-            head_limits,
-            connector,
             gate: settings
                 .requests
                 .map(|limit| self.gates.get(GateKey::Upstream(Arc::clone(&settings.name)), limit)),
@@ -272,13 +291,14 @@ pub async fn sweep(clock: Clock, mut present: impl FnMut() -> Vec<Arc<Upstream>>
         ticks.tick().await;
         let now = clock.now();
         for upstream in present() {
-            for server in &upstream.servers {
-                server.sweep(now, upstream.ages());
-                upstream.report_excess(server);
-                upstream.attend(server);
+            for server in upstream.servers.iter() {
+                server.sweep(now, Ages::of(&upstream.settings));
+                upstream.connections.excess.report(server);
+                attend(&upstream, server);
             }
-            upstream.judge(now);
-            upstream.show_load();
+            upstream.budget.turn(now);
+            upstream.judge.review(now);
+            upstream.servers.iter().for_each(Server::show_load);
         }
     }
 }
@@ -302,7 +322,7 @@ mod tests {
 
     fn fail(upstream: &Upstream, server: usize, now: Instant) {
         for _ in 0..3 {
-            upstream.failed(server, now, now, &Error::FirstByteTimeout);
+            upstream.judge.failed(server, now, now, &Error::FirstByteTimeout);
         }
     }
 
@@ -312,10 +332,10 @@ mod tests {
         let mut slow = 0;
         for _ in 0..48 {
             let mut tried = TriedServers::default();
-            tried.push(upstream.pick(None, now).unwrap());
+            tried.push(upstream.picker.pick(None, now).unwrap());
             if tried.contains(0) {
                 slow += 1;
-                assert_eq!(upstream.other(None, &tried, now), Some(1));
+                assert_eq!(upstream.picker.other(None, &tried, now), Some(1));
             }
         }
         assert_eq!(slow, 24);
@@ -327,7 +347,7 @@ mod tests {
         fail(&upstream, 0, now);
         let mut shares = [0; 3];
         for _ in 0..300 {
-            shares[upstream.pick(None, now).unwrap()] += 1;
+            shares[upstream.picker.pick(None, now).unwrap()] += 1;
         }
         assert_eq!(shares, [0, 150, 150]);
         assert_eq!(upstream.servers[0].counters.failures.get(), 3);
@@ -337,10 +357,10 @@ mod tests {
     fn all_are_tried_when_all_are_down() {
         let (upstream, now) = (upstream(3), Instant::now());
         (0..3).for_each(|server| fail(&upstream, server, now));
-        let picked: Vec<_> = (0..6).filter_map(|_| upstream.pick(None, now)).collect();
+        let picked: Vec<_> = (0..6).filter_map(|_| upstream.picker.pick(None, now)).collect();
         assert_eq!(picked, [0, 1, 2, 0, 1, 2]);
-        assert_eq!(upstream.counters.all_down.get(), 6);
-        assert_eq!(upstream.other(None, &TriedServers::default(), now), None);
+        assert_eq!(upstream.connections.counters.all_down.get(), 6);
+        assert_eq!(upstream.picker.other(None, &TriedServers::default(), now), None);
     }
 
     #[test]
@@ -348,7 +368,8 @@ mod tests {
         let (upstream, now) = (upstream(2), Instant::now());
         fail(&upstream, 0, now);
         let later = now + Duration::from_secs(1);
-        let picked = (0..20).filter_map(|_| upstream.pick(None, later)).filter(|server| *server == 0).count();
+        let picked =
+            (0..20).filter_map(|_| upstream.picker.pick(None, later)).filter(|server| *server == 0).count();
         assert_eq!(picked, 1);
     }
 
@@ -360,11 +381,11 @@ mod tests {
         for _ in 0..200 {
             later += Duration::from_secs(1);
             let mut tried = TriedServers::default();
-            let first = upstream.pick(None, later).unwrap();
+            let first = upstream.picker.pick(None, later).unwrap();
             tried.push(first);
             if first != 0 {
-                upstream.failed(first, later, later, &Error::FirstByteTimeout);
-                assert_eq!(upstream.other(None, &tried, later), Some(0));
+                upstream.judge.failed(first, later, later, &Error::FirstByteTimeout);
+                assert_eq!(upstream.picker.other(None, &tried, later), Some(0));
             }
         }
     }
@@ -373,9 +394,9 @@ mod tests {
     fn what_says_nothing_about_a_server_is_no_failure() {
         let (upstream, now) = (upstream(2), Instant::now());
         for error in [Error::NoUpgrade, Error::OriginRefused, Error::BodyTimeout, Error::Internal] {
-            (0..10).for_each(|_| upstream.failed(0, now, now, &error));
+            (0..10).for_each(|_| upstream.judge.failed(0, now, now, &error));
         }
-        assert!(upstream.is_up(0, now));
+        assert!(upstream.picker.is_up(0, now));
         assert_eq!(upstream.servers[0].counters.failures.get(), 0);
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::balance;
-use super::members::{Server, Upstream};
+use super::members::Upstream;
 use super::record::Order;
-use crate::time::steady;
+use super::server::Server;
+use crate::settings::UpstreamSettings;
 
 /// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,28 +79,35 @@ pub struct ServerReport {
 impl Upstream {
     /// The servers as they are now.
     pub fn report(&self, now: Instant) -> Vec<ServerReport> {
-        self.servers.iter().map(|server| self.report_server(server, now)).collect()
+        self.servers.iter().map(|server| server.report(&self.settings, now)).collect()
     }
 
-    fn report_server(&self, server: &Server, now: Instant) -> ServerReport {
-        let record = &server.record;
+    /// The number of the server with this address.
+    pub fn find_server(&self, address: &str) -> Option<usize> {
+        self.servers.iter().position(|server| *server.label == *address)
+    }
+}
+
+impl Server {
+    fn report(&self, settings: &UpstreamSettings, now: Instant) -> ServerReport {
+        let record = &self.record;
         let change = record.change();
         let latencies = record.pace.latencies();
         let latency =
             || Some([latencies.percentile(50)?, latencies.percentile(90)?, latencies.percentile(99)?]);
         let checked = &record.checked;
-        let probes = self.settings.health.as_ref().map(|_| {
+        let probes = settings.health.as_ref().map(|_| {
             let count = |probes: &std::sync::atomic::AtomicU64| probes.load(Ordering::Relaxed);
             (count(&checked.passed), count(&checked.failed), checked.reason())
         });
         ServerReport {
-            server: server.label.to_string(),
-            state: self.state(server, now),
+            server: self.label.to_string(),
+            state: self.state(settings.health.is_some(), now),
             reason: change.reason,
             since: change.at,
-            weight: server.weight(),
-            backup: server.settings.backup,
-            zone: server.settings.zone.clone(),
+            weight: self.weight(),
+            backup: self.settings.backup,
+            zone: self.settings.zone.clone(),
             in_flight: record.load.get(),
             connections: record.connections.load(Ordering::Relaxed),
             responses: record.pace.count(),
@@ -111,71 +118,23 @@ impl Upstream {
         }
     }
 
-    fn state(&self, server: &Server, now: Instant) -> ServerState {
-        let record = &server.record;
+    fn state(&self, is_checked: bool, now: Instant) -> ServerState {
+        let record = &self.record;
         match () {
             () if record.order() == Order::Down => ServerState::Off,
             () if record.checked.is_down() => ServerState::Down,
             () if record.health.is_down() && record.health.is_up(now) => ServerState::Trial,
             () if record.health.is_down() => ServerState::Ejected,
-            () if server.drains() => ServerState::Draining,
-            () if self.settings.health.is_some() && record.checked.is_unknown() => ServerState::Unchecked,
+            () if self.drains() => ServerState::Draining,
+            () if is_checked && record.checked.is_unknown() => ServerState::Unchecked,
             () => ServerState::Up,
         }
     }
 
-    /// The number of the server with this address.
-    pub fn find_server(&self, address: &str) -> Option<usize> {
-        self.servers.iter().position(|server| *server.label == *address)
-    }
-
-    /// Follows an operator's order for a server. [`Order::Up`] also forgets its failures and the
-    /// weight that an operator gave it.
-    pub fn order(&self, server: usize, order: Order) {
-        let Some(server) = self.servers.get(server) else { return };
-        let record = &server.record;
-        record.set_ordered_at(steady::millis(Instant::now()).max(1));
-        record.set_order(order);
-        if order == Order::Up {
-            record.set_weight(None);
-            record.health.forgive(self.clock.now());
-            self.reweigh();
-        }
-        let failing = record.checked.reason().filter(|_| record.checked.is_down());
-        record.changed(match (order, failing) {
-            (Order::Up, None) => "an operator has put it to work".to_owned(),
-            (Order::Up, Some(reason)) => {
-                format!("an operator has put it to work; its health check still fails: {reason}")
-            }
-            (Order::Drain, _) => "an operator drains it".to_owned(),
-            (Order::Down, _) => "an operator has taken it out".to_owned(),
-        });
-        server.show();
-        tracing::info!(upstream = %self.settings.name, server = %server.label, ?order, "an operator's order");
-    }
-
-    /// Gives a server another weight than the configured one.
-    pub fn set_weight(&self, server: usize, weight: u32) {
-        let Some(server) = self.servers.get(server) else { return };
-        server.record.set_ordered_at(steady::millis(Instant::now()).max(1));
-        server.record.set_weight(Some(weight));
-        server.record.changed(format!("an operator has given it the weight {weight}"));
-        tracing::info!(upstream = %self.settings.name, server = %server.label, weight, "an operator's order");
-        self.reweigh();
-    }
-
-    /// Passes the present weights to the method of balancing.
-    pub fn reweigh(&self) {
-        let servers = self.servers.iter().map(|server| (&*server.label, server.weight()));
-        self.balance.store(std::sync::Arc::new(balance::method(&self.settings.balance, servers)));
-    }
-
     /// Tells the metrics about load and latency, which change too often to be told each time.
     pub(super) fn show_load(&self) {
-        for server in &self.servers {
-            server.counters.in_flight.set(server.record.load.get() as usize);
-            server.counters.connections.set(server.record.connections.load(Ordering::Relaxed) as usize);
-            server.counters.weight.set(server.weight() as usize);
-        }
+        self.counters.in_flight.set(self.record.load.get() as usize);
+        self.counters.connections.set(self.record.connections.load(Ordering::Relaxed) as usize);
+        self.counters.weight.set(self.weight() as usize);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use super::members::Upstream;
+use super::opening::Connections;
 use super::origin::Origin;
 use crate::link::{Link, ReceiveOutcome};
 
@@ -16,7 +16,22 @@ const MOST: usize = 64 * 1024;
 /// The time limit for reading the rest.
 const WITHIN: Duration = Duration::from_secs(2);
 
-impl Upstream {
+impl Connections {
+    /// Takes note of bytes behind the end of a response on a connection that goes out of use. Its
+    /// client has the response whole, so it is a failure of neither the request nor the server.
+    fn note_excess(&self, origin: &mut Origin, now: Instant) {
+        if !origin.has_excess() {
+            return;
+        }
+        match self.servers.get(origin.server()) {
+            Some(server) if !origin.link.is_h2() => {
+                self.excess.note(server, now);
+            }
+            // The bytes of a stream reach no other.
+            _ => self.excess.count(1),
+        }
+    }
+
     /// The exchange with a server is over: keeps the connection for another one if it is reusable.
     pub fn recycle(self: &Arc<Self>, mut origin: Origin, now: Instant) {
         self.note_excess(&mut origin, now);
@@ -25,13 +40,13 @@ impl Upstream {
         // Origins may end a stream after a head that has no body with a frame of its own. Were it
         // reset instead, they would have had enough of us after some.
         if let Poll::Ready(found) = link.poll_refused(why, &mut Context::from_waker(Waker::noop())) {
-            return self.count_excess(u64::from(found));
+            return self.excess.count(u64::from(found));
         }
-        let upstream = Arc::clone(self);
+        let connections = Arc::clone(self);
         let end = async move {
             if let Link::H2(link) = &mut origin.link {
                 let found = poll_fn(|cx| link.poll_refused(why, cx)).await;
-                upstream.count_excess(u64::from(found));
+                connections.excess.count(u64::from(found));
             }
         };
         tokio::spawn(tokio::time::timeout(WITHIN, end));
@@ -54,12 +69,12 @@ impl Upstream {
             Poll::Ready(None) => return,
             Poll::Pending => {}
         }
-        let upstream = Arc::clone(self);
+        let connections = Arc::clone(self);
         let drop = async move {
             poll_fn(|cx| poll_drop(&mut origin, &mut left, cx)).await?;
-            let now = upstream.clock.now();
-            upstream.note_excess(&mut origin, now);
-            upstream.keep(origin, now);
+            let now = connections.clock.now();
+            connections.note_excess(&mut origin, now);
+            connections.keep(origin, now);
             Some(())
         };
         tokio::spawn(tokio::time::timeout(WITHIN, drop));

@@ -141,13 +141,13 @@ impl<'a> Rules<'a> {
     /// The upstream that a rule names, unless it is down as well, which makes it no replacement.
     fn other(&self, elsewhere: &Elsewhere, now: Instant) -> Option<&'a Arc<Upstream>> {
         let other = self.others.iter().find(|other| other.settings.name == elsewhere.upstream);
-        other.filter(|other| other.is_any_up(now))
+        other.filter(|other| other.picker.is_any_up(now))
     }
 
     /// Chooses another upstream for the first attempt, if no server of this one is up and a rule sends failed connections there. Returns
     /// true if it did. The upstream that is down gets nothing, and the other one no more than this request, so no budget is asked.
     pub fn pass_over(&mut self, upstream: &Upstream, now: Instant) -> bool {
-        if upstream.is_any_up(now) {
+        if upstream.picker.is_any_up(now) {
             return false;
         }
         let found = self.rules.iter().enumerate().find_map(|(number, rule)| {

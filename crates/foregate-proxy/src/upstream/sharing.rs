@@ -9,10 +9,11 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::connect::{Addresses, NewConnection};
-use super::members::{Server, Upstream};
-use super::opening::OpeningTerms;
+use super::idle::Ages;
+use super::opening::{Connections, OpeningTerms};
 use super::origin::Origin;
 use super::queue::Making;
+use super::server::Server;
 use crate::error::Error;
 use crate::time::clock;
 
@@ -30,7 +31,7 @@ impl OpeningTerms<'_> {
     };
 }
 
-impl Upstream {
+impl Connections {
     /// A stream on a shared connection. A connection is made if none has room.
     pub(super) async fn share(
         self: &Arc<Self>,
@@ -55,7 +56,7 @@ impl Upstream {
             }
         }
         let of_client = self.claim(server, terms)?;
-        let made = self.connect(server, terms, deadline).await?;
+        let made = self.dialer.connect(server, terms, deadline).await?;
         server.pool.has_made(made.is_http1(), self.clock.now().saturating_duration_since(began));
         // One that many can share is nobody's.
         let of_client = of_client.filter(|_| made.is_http1() || server.pool.takes_few_streams());
@@ -121,7 +122,8 @@ impl Upstream {
     ) {
         let Some(server) = self.servers.get(server) else { return };
         let began = self.clock.now();
-        let made = self.connect(server, OpeningTerms::OF_NOBODY, began + self.settings.connect_timeout).await;
+        let made =
+            self.dialer.connect(server, OpeningTerms::OF_NOBODY, began + self.settings.connect_timeout).await;
         match &made {
             Ok(made) => {
                 let took = self.clock.now().saturating_duration_since(began);
@@ -158,7 +160,7 @@ impl Upstream {
         terms: OpeningTerms<'_>,
         now: Instant,
     ) -> Result<Option<Origin>, Error> {
-        let origin = match server.pool.lease(now, self.ages()) {
+        let origin = match server.pool.lease(now, Ages::of(&self.settings)) {
             Some(lease) => {
                 let of_client = self.claim_stream(server, terms)?;
                 Some(Origin::new(server, NewConnection::H2(lease), true, None, of_client))

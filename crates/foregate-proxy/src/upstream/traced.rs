@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use foregate_wire::NameId;
 
-use super::members::{Server, Upstream};
+use super::members::Upstream;
+use super::server::Server;
 use crate::address::ServerAddress;
 use crate::error::Error;
 use crate::message::request::Request;

@@ -385,7 +385,7 @@ impl NeededResponse {
         let is_short = matches!(length, BodyLength::Fixed(0..=WHOLE_MOST));
         if head.status == 200 && self.fields.contains(NameId::Range) && !is_short {
             // The client wants a part of it, for which the origin has not been asked.
-            upstream.drop_rest(origin);
+            upstream.connections.drop_rest(origin);
             return Ok(Step::Ask);
         }
         // A rule may have sent the request to another upstream, to which the connection belongs.
@@ -417,7 +417,7 @@ impl NeededResponse {
 /// The client's conditions, which the origin has not seen, turn a response that has arrived into one without a body.
 fn refuse_body(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength, status: u16) -> Step {
     if let Some(upstream) = exchange.upstream() {
-        upstream.drop_rest(origin);
+        upstream.connections.drop_rest(origin);
     }
     let _ = length;
     exchange.response.status = status;

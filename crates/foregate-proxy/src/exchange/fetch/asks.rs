@@ -131,7 +131,7 @@ pub(super) async fn make(
         }
     };
     if asks.finished {
-        upstream.recycle(origin, clock::now());
+        upstream.connections.recycle(origin, clock::now());
     }
     let head = &mut asks.head;
     connection::strip_hop_by_hop(&mut head.headers, false);

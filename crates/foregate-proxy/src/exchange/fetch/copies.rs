@@ -40,7 +40,7 @@ pub(crate) async fn observe(
         let count = origin.link.data().len();
         origin.link.consume(count);
     }
-    upstream.recycle(origin, clock::now());
+    upstream.connections.recycle(origin, clock::now());
     let fields = asks.head.headers.iter().map(|field| (field.name, field.value));
     let mut answer = ComparedAnswer::new(asks.head.status, fields);
     answer.time = time;
@@ -62,7 +62,7 @@ pub(crate) async fn send_copy(
     match tokio::time::timeout(patience, final_head(&mut ask, &mut asks)).await {
         Ok(Ok((mut origin, length))) => {
             match asks.finished && length != BodyLength::Tunnel {
-                true => upstream.drop_rest(origin),
+                true => upstream.connections.drop_rest(origin),
                 false => origin.link.abort(),
             }
             true

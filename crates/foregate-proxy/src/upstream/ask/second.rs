@@ -1,0 +1,121 @@
+//! A second attempt at another server, beside one that is slow.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use foregate_wire::BodyLength;
+
+use super::{Ask, Asker};
+use crate::error::Error;
+use crate::time::clock;
+use crate::upstream::hedge::{Hedged, HedgedAttempt};
+use crate::upstream::opening::OpeningTerms;
+use crate::upstream::origin::Origin;
+
+impl<'a> Ask<'a> {
+    /// When the request also goes to a second server, if it may.
+    pub(super) fn hedge_at<A: Asker>(&self, asker: &mut A) -> Option<Instant> {
+        let after = self.upstream.judge.hedge_after()?;
+        let (request, terms) = (asker.heads().0, &self.terms);
+        let may = request.is_repeatable()
+            && request.length.is_empty()
+            && request.upgrade.is_none()
+            && request.verbatim.is_none()
+            && self.interim == 0
+            && !terms.authenticates
+            && self.upstream.settings.send_proxy.is_none();
+        may.then_some(self.began + after)
+    }
+
+    /// Waits for the head of a response, from `at` on of two servers: the first final response counts.
+    pub(super) async fn hedged_head<A: Asker>(&mut self, asker: &mut A, at: Instant) -> Result<(), Error> {
+        let first = poll_fn(|cx| match self.poll_head(cx, asker) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => asker.poll_until(cx, at).map(|()| None),
+        });
+        if let Some(result) = first.await {
+            return result;
+        }
+        if let Some(mut second) = self.begin_second(asker) {
+            match poll_fn(|cx| self.poll_both(cx, asker, &mut second)).await {
+                Hedged::First(result) => return result,
+                Hedged::Second(origin, head) => {
+                    *asker.heads().1 = *head;
+                    self.second_has_won(&mut second, *origin);
+                    return Ok(());
+                }
+                Hedged::SecondFailed => {}
+            }
+        }
+        poll_fn(|cx| self.poll_head(cx, asker)).await
+    }
+
+    /// Begins an attempt at another server beside the present one, if there is one and the budget allows it.
+    fn begin_second<A: Asker>(&mut self, asker: &mut A) -> Option<HedgedAttempt<'a>> {
+        let now = clock::now();
+        let server = self.attempts.second(self.upstream, now)?;
+        if !self.active.may_retry(now) {
+            return None;
+        }
+        self.attempts.begin_second();
+        self.upstream.metrics.hedges.inc();
+        let mut request = asker.heads().0.as_sent(BodyLength::Empty);
+        let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
+        diversions.iter().for_each(|to| request.divert(to));
+        let terms = OpeningTerms { fresh: false, ..self.terms };
+        Some(HedgedAttempt::begin(self.upstream, server, terms, request))
+    }
+
+    /// Waits for the first of two responses. Where the first server fails, the second one has the request for itself.
+    fn poll_both<A: Asker>(
+        &mut self,
+        cx: &mut Context<'_>,
+        asker: &mut A,
+        second: &mut HedgedAttempt<'a>,
+    ) -> Poll<Hedged> {
+        let failed = match second.poll(cx) {
+            Poll::Ready(Ok((origin, head))) => {
+                return Poll::Ready(Hedged::Second(Box::new(origin), Box::new(head)));
+            }
+            Poll::Ready(Err(error)) => Some(error),
+            Poll::Pending => None,
+        };
+        if let Some(origin) = &mut self.origin {
+            if failed.is_some() {
+                return Poll::Ready(Hedged::SecondFailed);
+            }
+            let polled = match asker.poll_body(cx, &mut origin.link) {
+                Ok(true) => origin.poll_head(cx, &self.upstream.connections, asker.heads().1),
+                Ok(false) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            };
+            match polled {
+                Poll::Ready(Err(error)) if error.is_failure_of_the_server() => {
+                    self.end_attempt(&error);
+                }
+                Poll::Ready(result) => return Poll::Ready(Hedged::First(result)),
+                Poll::Pending => {}
+            }
+        }
+        if let Some(error) = failed {
+            return Poll::Ready(Hedged::First(Err(error)));
+        }
+        asker.poll_deadline(cx, &self.upstream.settings).map(Hedged::First)
+    }
+
+    /// The response of the second server is the first one: the other attempt ends.
+    fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin) {
+        let (upstream, now) = (self.upstream, clock::now());
+        if let (Some(mut loser), Some(server)) = (self.origin.take(), self.attempts.last()) {
+            upstream.judge.lost(server, self.began, now);
+            loser.link.abort();
+        }
+        let (server, began) = second.has_won();
+        self.attempts.second_has_won(server);
+        (self.began, self.opened, self.look_at, self.first_byte) = (began, 0, 0, None);
+        self.reused = Some(origin.reused);
+        self.origin = Some(origin);
+        upstream.metrics.hedges_won.inc();
+    }
+}
