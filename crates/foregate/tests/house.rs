@@ -24,6 +24,8 @@ mod map;
 mod rooms;
 #[path = "house/source.rs"]
 mod source;
+#[path = "house/types.rs"]
+mod types;
 
 /// Which of our crates each crate may use (ARCHITECTURE.md says why). Tests may use more.
 const ALLOWED: &[(&str, &[&str])] = &[

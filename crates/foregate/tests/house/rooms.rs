@@ -315,6 +315,7 @@ fn circles_are_found() {
         module: vec![module.to_owned()],
         paths: paths.iter().map(|path| (path.split("::").map(str::to_owned).collect(), 1)).collect(),
         types: Vec::new(),
+        methods: Vec::new(),
     };
     let sources =
         [source("a", &["b::Item"]), source("b", &["c"]), source("c", &["a::x::y", "c"]), source("d", &["a"])];

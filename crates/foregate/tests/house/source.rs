@@ -17,6 +17,8 @@ pub struct Source {
     pub paths: Vec<(Vec<String>, usize)>,
     /// The types and traits that it defines, with their lines.
     pub types: Vec<(String, usize)>,
+    /// The types of its implementations without a trait, with the functions of each.
+    pub methods: Vec<(String, usize)>,
 }
 
 /// A word, `::`, or one character of punctuation, with its line.
@@ -36,7 +38,13 @@ impl Source {
             tests.extend(test_modules.into_iter().map(|name| [&module[..], &[name]].concat()));
             let paths = paths(&tokens, module, |path| modules.iter().any(|module| module == path));
             let file = file.strip_prefix(folder).unwrap().to_owned();
-            read.push(Self { file, module: module.clone(), paths, types: types(&tokens) });
+            read.push(Self {
+                file,
+                module: module.clone(),
+                paths,
+                types: types(&tokens),
+                methods: methods(&tokens),
+            });
         }
         read.retain(|source| !tests.iter().any(|test| source.module.starts_with(test)));
         read
@@ -64,6 +72,55 @@ fn types(tokens: &[Token]) -> Vec<(String, usize)> {
 fn defined(name: Option<&Token>, line: usize) -> Option<(String, usize)> {
     let (name, _) = name?;
     name.starts_with(|first: char| first.is_ascii_uppercase()).then(|| (name.clone(), line))
+}
+
+/// The types of implementations without a trait, with the number of functions in each.
+fn methods(tokens: &[Token]) -> Vec<(String, usize)> {
+    let word = |at: usize| tokens.get(at).map_or("", |token| &*token.0);
+    let mut found = Vec::new();
+    for (at, (token, _)) in tokens.iter().enumerate() {
+        // Elsewhere the word stands in a type.
+        let is_item = at == 0 || matches!(word(at - 1), "}" | "{" | ";" | "]" | "unsafe");
+        if token != "impl" || !is_item {
+            continue;
+        }
+        let mut next = at + 1;
+        if word(next) == "<" {
+            let mut depth = 0;
+            while next < tokens.len() {
+                match word(next) {
+                    "<" => depth += 1,
+                    ">" if word(next - 1) != "-" => depth -= 1,
+                    _ => {}
+                }
+                next += 1;
+                if depth == 0 {
+                    break;
+                }
+            }
+        }
+        let Some(body) = (next..tokens.len()).find(|at| word(*at) == "{") else { break };
+        let header = (next..body).take_while(|at| word(*at) != "where");
+        if header.clone().any(|at| word(at) == "for" && word(at + 1) != "<") {
+            continue;
+        }
+        let path = header.take_while(|at| word(*at) != "<").filter(|at| word(*at) != "::");
+        let Some(name) = path.last() else { continue };
+        let (mut depth, mut count) = (0_usize, 0);
+        for at in body..tokens.len() {
+            match word(at) {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                "fn" if depth == 1 && word(at + 1) != "(" => count += 1,
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        found.push((word(name).to_owned(), count));
+    }
+    found
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -382,5 +439,14 @@ mod tests {
         let names: Vec<_> =
             types(&without_tests(&tokens(text)).0).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["A", "B", "C", "D"]);
+    }
+
+    #[test]
+    fn methods_are_counted_without_those_of_traits_and_tests() {
+        let text = "impl A { fn a() -> impl B { fn inner() {} } const C: fn(u8) = d; } impl<'a, T: Fn() -> u8> m::A<'a, T> where T: for<'b> E<'b> \
+            { unsafe fn b() {} fn c(x: impl F) {} } impl G for A { fn d() {} } fn e() -> impl H { } \
+            #[cfg(test)] impl A { fn f() {} } impl A { #[cfg(test)] fn g() {} }";
+        let (tokens, _) = without_tests(&tokens(text));
+        assert_eq!(methods(&tokens), [("A".to_owned(), 1), ("A".to_owned(), 2), ("A".to_owned(), 0)]);
     }
 }
