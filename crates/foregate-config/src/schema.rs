@@ -3,11 +3,11 @@
 pub use foregate_module::settings::{ANY, Block, Key, Prop};
 
 /// `list`, at the outermost level of a file; [`lists::decode`](crate::lists::decode) reads it.
-pub const LIST_KEY: Key = Key::one("list", "NAME [ENTRY...] type=TYPE", "list \"office\" \"192.0.2.0/24\" type=\"ip\"", "A named list for `in $NAME` in expressions. Write the entries after the name, in `entry`, or in a file with one entry per line, where `#` begins a comment.")
+pub const LIST_KEY: Key = Key::one("list", "NAME [ENTRY...] type=TYPE", "list \"office\" \"192.0.2.0/24\" type=\"ip\"", "A named list, for `in $NAME` in expressions. Its entries are written after the name, in `entry`, or in a file with one entry per line, in which `#` begins a comment.")
     .args(1, ANY)
     .props(&[
         Prop { name: "type", usage: "\"ip\"|\"host\"|\"string\"", required: true, default: "", about: "The type of the entries: addresses (`192.0.2.1`, `192.0.2.0/24`, `192.0.2.1..192.0.2.9`); hosts (`example.com`, or `*.example.com` for all names below it); or texts." },
-        Prop { name: "file", usage: "FILE", required: false, default: "", about: "A file with more entries. The list is loaded again when it changes." },
+        Prop { name: "file", usage: "FILE", required: false, default: "", about: "A file with more entries. When the file changes, the list is loaded again." },
     ])
     .with(&LIST)
     .many();
@@ -19,7 +19,7 @@ pub static LIST: Block = Block {
 };
 
 /// `include`, in every block; the reader replaces it by the named files.
-pub const INCLUDE_KEY: Key = Key::one("include", "PATH...", "include \"sites/*.kdl\"", "Inserts the content of other files at its place, in any block. `*` and `?` match parts of names; such a path may match no file.")
+pub const INCLUDE_KEY: Key = Key::one("include", "PATH...", "include \"sites/*.kdl\"", "Inserts the content of other files at this place, in any block. `*` and `?` match parts of names; a path with one of them may match no file.")
     .args(1, ANY)
     .many();
 
@@ -37,7 +37,7 @@ pub static GENERIC: &[Prop] = &[
         usage: "#true|#false",
         required: false,
         default: "#false",
-        about: "A trial run: the module runs, its decisions are counted and logged, and nothing changes.",
+        about: "A trial run: the module runs, and its decisions are counted and logged, but have no effect.",
     },
 ];
 

@@ -30,9 +30,9 @@ static KEY: Key = Key::block(
     "html",
     &BLOCK,
     "html { types \"text/html\" }",
-    "Settings that all HTML features (the keys that begin with `html-`) share.",
+    "Common settings of all HTML features, whose keys begin with `html-`.",
 )
-.otherwise("`text/html` is rewritten");
+.otherwise("only `text/html` is rewritten");
 
 static BLOCK: Block = Block {
     keys: &[
@@ -40,7 +40,7 @@ static BLOCK: Block = Block {
             "types",
             "TYPE...",
             "types \"text/html\" \"text/x-server-parsed-html\"",
-            "The media types that are rewritten, such as `text/html`, or all of a kind, such as `text/*`.",
+            "The media types of the responses that are rewritten, such as `text/html`, or `text/*` for all types that begin with `text/`.",
         )
         .args(1, 16)
         .default("\"text/html\""),
@@ -48,7 +48,7 @@ static BLOCK: Block = Block {
             "memory",
             "SIZE",
             "memory \"1MiB\"",
-            "The most that the rewriter may hold of a document: one tag or comment, and the elements that are open. Beyond, the rest passes unchanged.",
+            "The most memory for the parts of a document that the rewriter holds: one tag or comment, and the elements that are open. Beyond: the rest of the document passes unchanged.",
         )
         .default("\"512KiB\""),
     ],

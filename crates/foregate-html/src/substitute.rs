@@ -33,7 +33,7 @@ static KEY: Key = Key::block(
     STEP,
     &BLOCK,
     "substitute { replace \"http://old.example\" \"https://new.example\" }",
-    "Replaces texts of responses by others, byte by byte, while they stream.",
+    "Replaces texts in response bodies while they stream, as `sub_filter` in NGINX does. It compares bytes and does not parse markup.",
 );
 
 static BLOCK: Block = Block {
@@ -42,7 +42,7 @@ static BLOCK: Block = Block {
             "types",
             "TYPE...",
             "types \"text/css\"",
-            "The media types of the responses, or all of a kind, such as `text/*`.",
+            "The media types of the responses in which texts are replaced, such as `text/css`, or `text/*` for all types that begin with `text/`.",
         )
         .args(1, 16)
         .otherwise("`text/*`, `application/javascript`, `application/json`, `application/xml`"),
@@ -50,12 +50,12 @@ static BLOCK: Block = Block {
             "replace",
             "FROM TO",
             "replace \"http://a.example\" \"https://b.example\"",
-            "A text and its replacement. If several texts match, the longest wins.",
+            "A text and its replacement. If several texts match at the same place, the longest is replaced.",
         )
         .args(2, 2)
         .many()
         .required(),
-        Key::flag("ignore-case", "#false", "ignore-case", "Whether letters of ASCII fit in either case."),
+        Key::flag("ignore-case", "#false", "ignore-case", "Whether upper and lower case of ASCII letters are equal."),
     ],
     later: &[],
 };

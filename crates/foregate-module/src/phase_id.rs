@@ -5,31 +5,31 @@ use core::fmt;
 /// A phase, as a value. Phases are ordered as they come in an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PhaseId {
-    /// The site and the route are known; nothing has been judged.
+    /// The site and the route have been chosen; no module has allowed or refused the request yet.
     RequestEarly,
     /// Identifies the client.
     RequestIdentity,
     /// Allows or refuses the request.
     RequestSecurity,
-    /// As much of the body as the steps asked for has been received.
+    /// Runs when the part of the request's body that the steps asked for has been received.
     RequestBody,
     /// Changes the request for the origin.
     RequestRewrite,
-    /// Distinguishes this response from others in the cache.
+    /// Runs before the lookup in the cache. The expressions of `cache`, such as `key`, are evaluated for this phase.
     CacheKey,
-    /// Which upstream.
+    /// Chooses the upstream.
     UpstreamSelect,
-    /// The request as it goes out, forwarded fields included.
+    /// Changes the request for the upstream after Foregate has added the forwarded fields.
     UpstreamRequest,
-    /// The head of the upstream's response, as received. Does not run for Foregate's own answers.
+    /// Reads or changes the head of the upstream's response, as received. Does not run for Foregate's own answers.
     UpstreamResponse,
-    /// Changes the head of the response to the client, from any source.
+    /// Changes the head of the response to the client, whether it comes from the upstream, the cache or Foregate itself.
     ResponseHeaders,
-    /// Responses that tell of an error can be replaced.
+    /// Replaces error responses, for example by pages.
     ResponseErrorPage,
-    /// As much of the body as steps asked for has been received, and its filters are chosen; the head can still be changed.
+    /// Chooses the filters of the response's body, once the part that steps asked for has arrived. The head can still be changed.
     ResponseBody,
-    /// The exchange has ended.
+    /// Runs after the exchange has ended.
     Log,
 }
 

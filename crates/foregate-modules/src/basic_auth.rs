@@ -56,7 +56,7 @@ static KEY: Key = Key {
         "basic-auth",
         "[#false] { user NAME HASH ... }",
         "basic-auth realm=\"staff\" { user \"ada\" \"$2y$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\" }",
-        "Requires HTTP Basic authentication. Without a known user name and password, the answer is 401.",
+        "Requires HTTP Basic authentication. Without a valid user name and password, the answer is 401.",
     )
 };
 

@@ -30,8 +30,8 @@ const RESPONSE_KEY: Key = Key::one(
     "limit-response-body",
     "SIZE",
     "limit-response-body \"100MiB\"",
-    "The most that the body of an origin's response may have. One that says more is answered with 502, one that has more is \
-     broken off.",
+    "The largest response body of an origin. A response with a larger `Content-Length` is answered with 502; one without \
+     `Content-Length` is broken off at this size.",
 )
 .otherwise("no limit");
 
@@ -39,7 +39,7 @@ const REQUEST_KEY: Key = Key::one(
     "limit-request-body",
     "SIZE",
     "limit-request-body \"1MiB\" when=\"http.request.method eq \\\"PUT\\\"\"",
-    "The most that the body of a request may have; beyond: 413. A route's `body-limit` holds besides.",
+    "The largest request body. Beyond: 413. The `body-limit` of a route applies as well.",
 )
 .otherwise("no limit");
 
@@ -47,7 +47,7 @@ const TYPES_KEY: Key = Key::one(
     "upload-types",
     "TYPE...",
     "upload-types \"application/json\" \"image/*\"",
-    "The media types that bodies of requests may have. Another one, or none: 415.",
+    "The media types that request bodies may have. A request whose body has another type, or no type, gets 415.",
 )
 .args(1, TYPES_LIMIT)
 .otherwise("any");

@@ -41,7 +41,7 @@ static KEY: Key = Key {
         "canary",
         "[#false] upstream=NAME share=\"N%\"",
         "canary upstream=\"app\" share=\"5%\" cookie=\"canary\"",
-        "Sends a part of the requests to another upstream.",
+        "Sends a share of the requests to another upstream, the canary.",
     )
 };
 
@@ -52,35 +52,35 @@ static PROPS: [Prop; 6] = [
         usage: "\"N%\"",
         required: false,
         default: "\"0%\"",
-        about: "Its share of the clients, with up to two decimals.",
+        about: "The share of the clients that go to the canary, with up to two decimals.",
     },
     Prop {
         name: "cookie",
         usage: "NAME",
         required: false,
         default: "",
-        about: "A cookie that keeps a client where it is. `always` and `never` in it decide for themselves.",
+        about: "The name of a cookie that keeps each client at its upstream. The value `always` sends a client to the canary, and `never` to the route's upstream.",
     },
     Prop {
         name: "max-age",
         usage: "DURATION",
         required: false,
         default: "\"30d\"",
-        about: "How long the cookie lives, 1m to 365d.",
+        about: "The lifetime of the cookie, 1m to 365d.",
     },
     Prop {
         name: "key",
         usage: "EXPRESSION",
         required: false,
         default: "",
-        about: "Keeps requests of the same value together, without a cookie. Without a value, or with an empty one, chance decides.",
+        about: "An expression, instead of a cookie: requests with the same value go to the same upstream. If it has no value, or an empty one, the upstream is chosen at random for each request.",
     },
     Prop {
         name: "header",
         usage: "NAME",
         required: false,
         default: "",
-        about: "A field of the request that decides first: `always` or `never`; other values decide nothing.",
+        about: "A request field that takes precedence over everything else: `always` sends the request to the canary, `never` to the route's upstream. Other values have no effect.",
     },
 ];
 

@@ -37,7 +37,7 @@ const KEY: Key = Key {
         "clear-headers",
         "",
         "clear-headers \"x-internal-*\" builtin=#true",
-        "Removes fields with these names from requests, before any other module but `trusted-proxies` reads them, and from responses with `responses=#true`. A `*` at the end of a name stands for any rest. `_` counts as `-`.",
+        "Removes the fields of these names from requests, before any other module except `trusted-proxies` reads them. With `responses=#true`, it removes them from responses, too. `*` at the end of a name stands for any rest. `_` is equal to `-`.",
     )
 }
 .args(0, ANY)
@@ -62,14 +62,14 @@ const KEY: Key = Key {
         usage: "#true|#false",
         required: false,
         default: "#true",
-        about: "Whether requests are cleared.",
+        about: "Whether the fields are removed from requests.",
     },
     Prop {
         name: "responses",
         usage: "#true|#false",
         required: false,
         default: "#false",
-        about: "Whether responses are cleared.",
+        about: "Whether the fields are removed from responses.",
     },
 ]);
 

@@ -39,12 +39,12 @@ const KEY: Key = Key {
         "trusted-proxies",
         "",
         "trusted-proxies \"10.0.0.0/8\" header=\"x-forwarded-for\"",
-        "Takes the client's address from a field of the request when the request comes from these networks. \
+        "Takes the client's address from a field of the request if the request comes from one of these networks. \
          `private` stands for loopback, private, shared, link-local and unique local networks, `unix` for Unix sockets.",
     )
 }
 .args(0, ANY)
-.otherwise("the client is the peer of the connection")
+.otherwise("the client's address is that of the connection")
 .props(&[
     Prop {
         name: "file",
@@ -58,8 +58,8 @@ const KEY: Key = Key {
         usage: "NAME",
         required: false,
         default: "\"x-forwarded-for\"",
-        about: "The field: `forwarded` is read as RFC 7239 says, any other (`x-forwarded-for`, `x-real-ip`, \
-                `cf-connecting-ip`) as a list of addresses. The trusted proxies must overwrite or remove this field.",
+        about: "The field with the address. `forwarded` is read by RFC 7239; any other field (`x-forwarded-for`, `x-real-ip`, \
+                `cf-connecting-ip`) is read as a list of addresses. The trusted proxies must overwrite or remove this field.",
     },
     Prop {
         name: "scheme-header",

@@ -62,7 +62,7 @@ const KEY: Key = Key {
         "compress",
         &BLOCK,
         "compress",
-        "Compresses responses as clients ask for it (`Accept-Encoding`).",
+        "Compresses responses for clients that accept it (`Accept-Encoding`).",
     )
 }
 .args(0, 1)
@@ -74,7 +74,7 @@ static BLOCK: Block = Block {
             "codings",
             "CODING...",
             "codings \"br\" \"gzip\"",
-            "Which codings are used (`zstd`, `br`, `gzip`, `deflate`), the preferred one first.",
+            "The codings that are used: `zstd`, `br`, `gzip` or `deflate`, the preferred one first.",
         )
         .args(1, 4)
         .default("\"zstd\" \"br\" \"gzip\""),
@@ -82,7 +82,7 @@ static BLOCK: Block = Block {
             "types",
             "TYPE...",
             "types \"text/*\" \"application/*+json\"",
-            "The media types that are compressed. `*` stands for any text, also before a suffix.",
+            "The media types that are compressed. `*` stands for any text, also before a suffix, as in `application/*+json`.",
         )
         .args(1, TYPES_LIMIT)
         .otherwise(
@@ -100,7 +100,7 @@ static BLOCK: Block = Block {
             "level",
             "CODING NUMBER",
             "level \"br\" 6",
-            "How hard a coding tries: `gzip` and `deflate` 1 to 9, `br` 0 to 6, `zstd` 1 to 9. Higher is smaller and slower.",
+            "The level of a coding: `gzip` and `deflate` 1 to 9, `br` 0 to 6, `zstd` 1 to 9. A higher level makes bodies smaller and takes longer.",
         )
         .args(2, 2)
         .many()

@@ -72,7 +72,7 @@ static BLOCK: Block = Block {
             "origins-if",
             "EXPRESSION",
             "origins-if \"ip.src in {192.0.2.0/24}\"",
-            "An expression that allows further web origins: those of requests for which it is true.",
+            "Also allows the web origin of a request if this expression is true for the request.",
         ),
         Key::one(
             "methods",
@@ -86,7 +86,7 @@ static BLOCK: Block = Block {
             "headers",
             "NAME...",
             "headers \"Content-Type\" \"X-Token\"",
-            "The fields that pages may send besides the harmless ones; `*` for all.",
+            "The request fields that pages may send in addition to those that need no permission; `*` for all.",
         )
         .args(1, LIST_LIMIT)
         .otherwise("none besides those that need no permission"),
@@ -94,7 +94,7 @@ static BLOCK: Block = Block {
             "expose",
             "NAME...",
             "expose \"X-Total\"",
-            "The fields of responses that pages may read besides the harmless ones; `*` for all, without `credentials`.",
+            "The response fields that pages may read in addition to those that need no permission; `*` for all, which needs `credentials` to be off.",
         )
         .args(1, LIST_LIMIT)
         .otherwise("none besides those that need no permission"),
@@ -102,7 +102,7 @@ static BLOCK: Block = Block {
             "credentials",
             "#false",
             "credentials",
-            "Whether pages may send cookies and other credentials. Not together with `origins \"*\"`.",
+            "Whether pages may send cookies and other credentials. It cannot be combined with `origins \"*\"`.",
         ),
         Key::one("max-age", "DURATION", "max-age \"1h\"", "How long browsers may keep the answer to a preflight.")
             .default("\"10m\""),
@@ -110,7 +110,7 @@ static BLOCK: Block = Block {
             "private-network",
             "#false",
             "private-network",
-            "Whether pages of public networks may reach this server in a private one.",
+            "Whether pages from public networks may send requests to this server in a private network.",
         ),
     ],
     later: &[],

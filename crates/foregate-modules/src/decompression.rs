@@ -41,11 +41,11 @@ const KEY: Key = Key {
         "decompress",
         &BLOCK,
         "decompress",
-        "Decodes `gzip`, `deflate`, `br` and `zstd` bodies for clients or origins that cannot.",
+        "Decompresses `gzip`, `deflate`, `br` and `zstd` bodies, for clients or origins that cannot do so.",
     )
 }
 .args(0, 1)
-.otherwise("bodies keep their coding");
+.otherwise("bodies stay compressed");
 
 static BLOCK: Block = Block {
     keys: &[
@@ -53,41 +53,41 @@ static BLOCK: Block = Block {
             "responses",
             "MODE",
             "responses \"always\"",
-            "Which responses are decoded: `unless-accepted` by the client, `always`, or `never`.",
+            "The responses that are decompressed. `unless-accepted`: those whose coding the client does not accept. `always`: all. `never`: none.",
         )
         .default("\"unless-accepted\""),
         Key::flag(
             "requests",
             "#false",
             "requests",
-            "Whether bodies of requests are decoded before the origin gets them. One that cannot be: 415.",
+            "Whether request bodies are decompressed before the origin gets them. A request with an unsupported coding gets 415.",
         ),
         Key::one(
             "limit",
             "SIZE",
             "limit \"64MiB\"",
-            "The most that a body may have when it is decoded. Beyond, a request is answered with 413, a response broken off.",
+            "The largest size of a decompressed body. Beyond: a request gets 413, and a response is broken off.",
         )
         .default("\"1GiB\""),
         Key::one(
             "ratio",
             "NUMBER",
             "ratio 100",
-            "How many bytes may come of each of a response, once it has more than 1 MiB; beyond, as for `limit`.",
+            "The largest ratio of decompressed to compressed bytes of a response. It applies once more than 1 MiB has been decompressed. Beyond: the response is broken off.",
         )
         .default("200"),
         Key::one(
             "request-ratio",
             "NUMBER",
             "request-ratio 20",
-            "How many bytes may come of each of a request, once it has more than `request-free`; beyond, as for `limit`.",
+            "The largest ratio of decompressed to compressed bytes of a request. It applies once more than `request-free` has been decompressed. Beyond: 413.",
         )
         .default("100"),
         Key::one(
             "request-free",
             "SIZE",
             "request-free \"1MiB\"",
-            "How many bytes may come of a request however few it has: a client may have the origin get as much for some forty.",
+            "The decompressed size up to which `request-ratio` does not apply. A client can make the origin receive this much by sending about forty bytes.",
         )
         .default("\"4KiB\""),
     ],

@@ -80,13 +80,13 @@ const PAGE: Key = Key {
         "page",
         "",
         "page 404 \"5xx\" text=\"<h1>{status} {reason}</h1>\"",
-        "The page for these statuses: 404, \"4xx\", \"520-530\". The first one that has a status is taken.",
+        "The page for these statuses, such as 404, \"4xx\" or \"520-530\". If several pages list a status, the first one is used.",
     )
 }
 .args(1, ANY)
 .many()
 .props(&[
-    Prop { name: "text", usage: "TEXT", required: false, default: "", about: "The page itself." },
+    Prop { name: "text", usage: "TEXT", required: false, default: "", about: "The content of the page." },
     Prop { name: "file", usage: "FILE", required: false, default: "", about: "A file with the page." },
     Prop {
         name: "upstream",
@@ -107,7 +107,7 @@ const PAGE: Key = Key {
         usage: "DURATION",
         required: false,
         default: "\"1m\"",
-        about: "How long a fetched page is kept. If it cannot be fetched again, it serves for the same time once more.",
+        about: "How long a fetched page is used. If it cannot be fetched again after that, it is used for the same time once more.",
     },
     Prop {
         name: "timeout",
@@ -121,14 +121,14 @@ const PAGE: Key = Key {
         usage: "TYPE",
         required: false,
         default: "\"text/html; charset=utf-8\"",
-        about: "The content type; of a fetched page its own, unless it has none.",
+        about: "The content type of the page. A fetched page keeps its own type if it has one.",
     },
     Prop {
         name: "status",
         usage: "STATUS",
         required: false,
         default: "the original's",
-        about: "Another status to send with the page.",
+        about: "The status that is sent with the page.",
     },
 ]);
 
@@ -139,7 +139,7 @@ const BLOCK: Block = Block {
             "json",
             "TEXT",
             "json \"{\\\"status\\\": {status}}\"",
-            "The body for clients that prefer `application/json`, for every status that has a page.",
+            "The body for clients that prefer `application/json`. It replaces the page of every status that has a page.",
         ),
     ],
     later: &[],
@@ -151,19 +151,19 @@ const KEY: Key = Key {
         "error-pages",
         "",
         "error-pages { page \"5xx\" file=\"5xx.html\" }",
-        "Replaces error responses with your own pages. These tokens in a page are replaced: `{status}`, `{reason}`, `{error}`, `{request-id}`, `{ray}`, \
+        "Replaces error responses with your own pages. These placeholders in a page are replaced by their values: `{status}`, `{reason}`, `{error}`, `{request-id}`, `{ray}`, \
          `{trace-id}`, `{client-ip}`, `{host}`, `{path}`.",
     )
 }
 .args(0, 1)
 .with(&BLOCK)
-.otherwise("errors of Foregate have a line of text; those of origins pass unchanged")
+.otherwise("errors of Foregate have a line of text as their body; those of origins pass unchanged")
 .props(&[Prop {
     name: "of",
     usage: "\"proxy\"|\"origin\"|\"both\"",
     required: false,
     default: "\"proxy\"",
-    about: "The errors that get a page: those of Foregate and its modules, those of origins, or both.",
+    about: "The errors that get a page. `proxy`: those of Foregate and its modules. `origin`: those of origins. `both`: all.",
 }]);
 
 /// The sources of errors that get a page.

@@ -65,39 +65,45 @@ static KEY: Key = Key {
         "forward-auth",
         "[#false] upstream=NAME path=PATH { ... }",
         "forward-auth upstream=\"app\" path=\"/verify\"",
-        "Asks another server whether a request may pass. With a 2xx answer it passes; any other answer goes to the client.",
+        "Asks another server whether a request may pass. If the answer has a 2xx status, the request passes; any other answer is sent to the client.",
     )
 };
 
 static PROPS: [Prop; 5] = [
-    Prop { name: "upstream", usage: "NAME", required: true, default: "", about: "The server that is asked." },
+    Prop {
+        name: "upstream",
+        usage: "NAME",
+        required: true,
+        default: "",
+        about: "The upstream that is asked.",
+    },
     Prop {
         name: "path",
         usage: "PATH",
         required: true,
         default: "",
-        about: "The path of the question, which is a GET request; a query may follow.",
+        about: "The path of the GET request that asks, with a query if needed.",
     },
     Prop {
         name: "host",
         usage: "HOST",
         required: false,
         default: "",
-        about: "The host of the question. Without it: the host of the request.",
+        about: "The `Host` of the request that asks. Without it: that of the client's request.",
     },
     Prop {
         name: "timeout",
         usage: "DURATION",
         required: false,
         default: "\"5s\"",
-        about: "The time for the answer, 10ms to 1m.",
+        about: "The time limit for the answer, 10ms to 1m.",
     },
     Prop {
         name: "failure-status",
         usage: "STATUS",
         required: false,
         default: "503",
-        about: "The status when there is no answer, 500 to 599.",
+        about: "The status that the client gets if there is no answer, 500 to 599.",
     },
 ];
 
@@ -106,7 +112,7 @@ static CHILDREN: [Key; 3] = [
         "send",
         "NAME ...",
         "send \"x-api-key\"",
-        "Request fields for the server, in addition to `authorization`, `cookie` and the `x-forwarded` fields.",
+        "The fields of the client's request that are sent to the asked server, in addition to `authorization`, `cookie` and the `x-forwarded` fields.",
     )
     .args(1, ANY)
     .many(),
@@ -114,7 +120,7 @@ static CHILDREN: [Key; 3] = [
         "copy",
         "NAME ...",
         "copy \"x-user\" \"x-groups\"",
-        "Fields of a 2xx answer that go to the origin. Fields of these names from the client are removed.",
+        "The fields of a 2xx answer that are added to the request to the origin. Fields of these names from the client are removed.",
     )
     .args(1, ANY)
     .many(),
@@ -122,7 +128,7 @@ static CHILDREN: [Key; 3] = [
         "copy-to-response",
         "NAME ...",
         "copy-to-response \"set-cookie\"",
-        "Fields of a 2xx answer that are added to the response.",
+        "The fields of a 2xx answer that are added to the response to the client.",
     )
     .args(1, ANY)
     .many(),

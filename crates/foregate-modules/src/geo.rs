@@ -35,25 +35,25 @@ const KEY: Key = Key {
         "geoip",
         "",
         "geoip database=\"GeoLite2-Country.mmdb\"",
-        "Looks up the client's country in a file in the format of MaxMind DB, for `access`, expressions and logs.",
+        "Looks up the client's country in a database file in MaxMind DB format, for `access`, expressions and logs.",
     )
 }
 .args(0, 1)
-.otherwise("no country is known")
+.otherwise("the country is unknown")
 .props(&[
     Prop {
         name: "database",
         usage: "FILE",
         required: true,
         default: "",
-        about: "The file. It is kept in memory, and read again when it changes.",
+        about: "The database file. It is kept in memory, and read again when it changes.",
     },
     Prop {
         name: "field",
         usage: "PATH",
         required: false,
         default: "\"country.iso_code\"",
-        about: "Where a record has the two letters of the country, names joined by dots.",
+        about: "The path to the country's code of two letters in a record of the database: names joined by dots.",
     },
 ]);
 

@@ -43,11 +43,11 @@ const EXPRESSION: &[Prop] = &[Prop {
     usage: "EXPRESSION",
     required: false,
     default: "",
-    about: "An expression for the value. If it has no value, an empty one, or one that cannot stand in a field, nothing is added.",
+    about: "Computes the value by this expression. If it has no value, an empty value, or a value that a field cannot have, nothing is added.",
 }];
 
 const SET_EXPRESSION: &[Prop] = &[Prop {
-    about: "An expression for the value. If it has no value, an empty one, or one that cannot stand in a field, all fields of this name are removed.",
+    about: "Computes the value by this expression. If it has no value, an empty value, or a value that a field cannot have, all fields of this name are removed.",
     ..EXPRESSION[0]
 }];
 
@@ -59,7 +59,7 @@ const LINES: Block = Block {
                 "set",
                 "",
                 "set \"x-served-by\" \"foregate\"",
-                "Sets the field to this value and removes other fields of its name.",
+                "Sets the field to this value, and removes all other fields of this name.",
             )
         }
         .args(1, 2)
@@ -67,7 +67,12 @@ const LINES: Block = Block {
         .many(),
         Key {
             usage: "NAME VALUE | NAME expression=EXPRESSION",
-            ..Key::one("add", "", "add \"vary\" \"accept-language\"", "Adds one more field.")
+            ..Key::one(
+                "add",
+                "",
+                "add \"vary\" \"accept-language\"",
+                "Adds this field; other fields of this name stay.",
+            )
         }
         .args(1, 2)
         .props(EXPRESSION)
@@ -78,7 +83,7 @@ const LINES: Block = Block {
                 "default",
                 "",
                 "default \"cache-control\" \"no-store\"",
-                "Adds the field unless there is one of its name.",
+                "Adds the field if there is none of this name.",
             )
         }
         .args(1, 2)
@@ -99,7 +104,7 @@ const WHEN: &[Prop] = &[Prop {
     usage: "EXPRESSION",
     required: false,
     default: "always",
-    about: "A condition for this block.",
+    about: "Applies this block only if the expression is true.",
 }];
 
 const BLOCK: Block = Block {
@@ -136,13 +141,13 @@ const KEY: Key = Key {
         "headers",
         "",
         "headers { response { set \"x-frame-options\" \"deny\" } }",
-        "Sets, adds and removes fields of requests and responses. Those of the top, the site and the route all count.",
+        "Sets, adds and removes fields of requests and responses. `headers` at the top of the file, in the site and in the route apply together.",
     )
 }
 .args(0, 1)
 .with(&BLOCK)
 .many()
-.otherwise("fields pass as they come");
+.otherwise("fields pass unchanged");
 
 /// The settings.
 #[derive(Default)]

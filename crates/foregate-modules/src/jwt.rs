@@ -83,7 +83,7 @@ static PROPS: [Prop; 7] = [
         "optional",
         "#true|#false",
         "#false",
-        "Whether requests without a token pass, including those with credentials of another scheme. Invalid tokens are always refused, and tokens with the scheme `dpop` or `jwt`.",
+        "Whether requests without a token pass, including those with credentials of another scheme. Invalid tokens, and tokens with the scheme `dpop` or `jwt`, are refused all the same.",
     ),
     prop(
         "strip-authorization",
@@ -95,26 +95,26 @@ static PROPS: [Prop; 7] = [
 ];
 
 static JWKS_PROPS: [Prop; 5] = [
-    prop("file", "FILE", "", "A file with the set."),
-    prop("upstream", "NAME", "", "The upstream that serves the set."),
-    prop("path", "PATH", "\"/.well-known/jwks.json\"", "The path of the set."),
+    prop("file", "FILE", "", "A file with the key set."),
+    prop("upstream", "NAME", "", "The upstream that serves the key set."),
+    prop("path", "PATH", "\"/.well-known/jwks.json\"", "The path of the key set at the upstream."),
     prop(
         "host",
         "HOST",
         "",
-        "The host of the request for the set. Without it: the upstream's `host`, or the address of its first server.",
+        "The `Host` of the request for the key set. Without it: the upstream's `host`, or the address of its first server.",
     ),
     prop(
         "keep",
         "DURATION",
         "\"5m\"",
-        "How long the fetched set is used, 10s to 1d; twice as long while the server does not answer. For a token with an unknown `kid`, the set is fetched again if it is older than 10s.",
+        "How long a fetched key set is used, 10s to 1d; twice as long if the server does not answer. If a token has an unknown `kid` and the key set is older than 10s, it is fetched again.",
     ),
 ];
 
 static KEY_PROPS: [Prop; 2] = [
     prop("file", "FILE", "", "A file with the public key in PEM."),
-    prop("id", "TEXT", "", "The `kid` of the tokens that it verifies. Without it: any."),
+    prop("id", "TEXT", "", "The key verifies only tokens with this `kid`. Without it: all tokens."),
 ];
 
 const fn prop(name: &'static str, usage: &'static str, default: &'static str, about: &'static str) -> Prop {
@@ -129,13 +129,13 @@ static CHILDREN: [ConfigKey; 8] = [
         "secret",
         "ALGORITHM TEXT",
         "secret \"HS256\" \"an example of 32 bytes or more...\"",
-        "A shared secret for HS256, HS384 or HS512: at least as long as the digest.",
+        "A shared secret for HS256, HS384 or HS512, at least as long as the digest: 32, 48 or 64 bytes.",
     )
     .args(2, 2)
     .secrets(&[""])
-    .props(&[prop("id", "TEXT", "", "The `kid` of the tokens that it verifies. Without it: any.")])
+    .props(&[prop("id", "TEXT", "", "The secret verifies only tokens with this `kid`. Without it: all tokens.")])
     .many(),
-    ConfigKey::one("jwks", "file=FILE | upstream=NAME", "jwks upstream=\"app\" keep=\"1h\"", "A set of keys (RFC 7517).")
+    ConfigKey::one("jwks", "file=FILE | upstream=NAME", "jwks upstream=\"app\" keep=\"1h\"", "A key set in JSON (JWKS, RFC 7517).")
         .args(0, 0)
         .props(&JWKS_PROPS),
     ConfigKey::one("issuer", "TEXT ...", "issuer \"https://idp.example\"", "The accepted issuers of tokens (`iss`).")
@@ -145,16 +145,16 @@ static CHILDREN: [ConfigKey; 8] = [
         "type",
         "TEXT ...",
         "type \"at+jwt\"",
-        "Which type a token must state (`typ`), so that one that was made for something else does not pass. `application/` \
-         may be left out.",
+        "The accepted types of tokens (`typ`). A token with another type or none, which was made for another purpose, is \
+         refused. `application/` at the start of a type may be left out.",
     )
     .args(1, ANY),
     ConfigKey::one(
         "require",
         "CLAIM [VALUE ...]",
         "require \"role\" \"admin\" \"editor\"",
-        "A claim that must be there, with one of these values if there are any. `scope` is a list of words. Without \
-         it: 403.",
+        "A claim that a token must have, with one of these values if any are given. The value of `scope` is read as a list of \
+         words. Other tokens get 403.",
     )
     .args(1, ANY)
     .many(),
@@ -162,9 +162,9 @@ static CHILDREN: [ConfigKey; 8] = [
         "claim",
         "NAME field=NAME",
         "claim \"sub\" field=\"x-user\"",
-        "A claim that goes to the origin in a field. Fields of this name from the client are removed.",
+        "A claim that is sent to the origin in a request field. Fields of this name from the client are removed.",
     )
-    .props(&[Prop { name: "field", usage: "NAME", required: true, default: "", about: "The field." }])
+    .props(&[Prop { name: "field", usage: "NAME", required: true, default: "", about: "The name of the field." }])
     .many(),
 ];
 

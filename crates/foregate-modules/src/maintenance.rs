@@ -56,14 +56,14 @@ static PROPS: [Prop; 5] = [
         usage: "TEXT",
         required: false,
         default: "\"Down for maintenance\\n\"",
-        about: "The page itself, when there is no file.",
+        about: "The text of the page, if there is no file.",
     },
     Prop {
         name: "type",
         usage: "TEXT",
         required: false,
         default: "",
-        about: "The type of the page. Without it: HTML for a file, plain text for a text.",
+        about: "The content type. Without it: HTML for `page`, plain text for `body`.",
     },
     Prop {
         name: "status",
@@ -86,7 +86,7 @@ static CHILDREN: [Key; 2] = [
         "allow",
         "NETWORK ...",
         "allow \"192.0.2.0/24\"",
-        "Clients that see the site: addresses, or networks as ADDRESS/BITS.",
+        "Clients that get the site instead of the page: addresses, or networks as ADDRESS/BITS.",
     )
     .args(1, ANY)
     .many(),
@@ -94,7 +94,7 @@ static CHILDREN: [Key; 2] = [
         "unless",
         "EXPRESSION",
         "unless \"http.request.uri.path eq \\\"/healthz\\\"\"",
-        "Requests that see the site.",
+        "Requests for which this expression is true get the site instead of the page.",
     ),
 ];
 

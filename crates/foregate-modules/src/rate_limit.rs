@@ -61,19 +61,19 @@ static KEY: Key = Key {
         "rate-limit",
         "REQUESTS per=\"DURATION\"",
         "rate-limit 100 per=\"1m\"",
-        "Allows this many requests per window and key; further ones are answered with 429. Several limits apply together, the outermost first. A request that passes one limit counts there even if a later limit refuses it.",
+        "Allows this many requests per `key` within the time `per`; further requests get 429. Several limits apply together: those at the top of the file first, then those of the site and of the route. A request that passes one limit counts there even if a later limit refuses it.",
     )
     .many()
 };
 
 static PROPS: [Prop; 12] = [
-    prop("per", "DURATION", true, "", "The window, 1s to 30d."),
+    prop("per", "DURATION", true, "", "The time window of the limit, 1s to 30d."),
     prop(
         "algorithm",
         "\"fixed-window\"|\"sliding-window\"|\"token-bucket\"",
         false,
         "\"sliding-window\"",
-        "How requests are counted.",
+        "The algorithm that counts requests.",
     ),
     prop(
         "key",
@@ -89,27 +89,39 @@ static PROPS: [Prop; 12] = [
         "64",
         "The number of bits of an IPv6 address that identify a client, 1 to 128.",
     ),
-    prop("burst", "REQUESTS", false, "", "The size of a token bucket. Without it: as much as the limit."),
-    prop("when", "EXPRESSION", false, "", "An expression for the requests that count. Without it: all."),
+    prop("burst", "REQUESTS", false, "", "The size of the token bucket. Without it: the limit."),
+    prop(
+        "when",
+        "EXPRESSION",
+        false,
+        "",
+        "Only requests for which this expression is true count. Without it: all.",
+    ),
     prop(
         "name",
         "TEXT",
         false,
         "",
-        "Its name in fields and logs. Limits of the same name and definition count together wherever they stand; \
-         without a name, each site counts for itself.",
+        "The name of the limit in fields and logs. Limits with the same name and definition count together, wherever they \
+         are in the file; without a name, each site counts separately.",
     ),
     prop("status", "STATUS", false, "429", "The status of the refusal, 400 to 599."),
     prop("body", "TEXT", false, "\"Too many requests\\n\"", "The body of the refusal."),
-    prop("type", "TEXT", false, "\"text/plain; charset=utf-8\"", "The type of that body."),
+    prop("type", "TEXT", false, "\"text/plain; charset=utf-8\"", "The content type of the refusal."),
     prop(
         "fields",
         "#true|#false",
         false,
         "#true",
-        "Whether responses carry `RateLimit` and `RateLimit-Policy` for this limit.",
+        "Whether responses have `RateLimit` and `RateLimit-Policy` for this limit.",
     ),
-    prop("dry-run", "#true|#false", false, "#false", "Counts and notes in the log, but refuses nothing."),
+    prop(
+        "dry-run",
+        "#true|#false",
+        false,
+        "#false",
+        "Counts requests and notes refusals in the log, but refuses nothing.",
+    ),
 ];
 
 const fn prop(

@@ -49,7 +49,7 @@ const STATUS_PROP: Prop = Prop {
     usage: "301|302|303|307|308",
     required: false,
     default: "302",
-    about: "The status: 301 and 308 are permanent, browsers keep them; 307 and 308 keep the method.",
+    about: "The status. Browsers remember 301 and 308, which are permanent. With 307 and 308, clients keep the method.",
 };
 
 const QUERY_PROP: Prop = Prop {
@@ -64,9 +64,9 @@ const REDIRECT: Key = Key::one(
     "redirect",
     "SOURCE to=TARGET",
     "redirect \"/blog/**\" to=\"/journal/${1}\" status=301",
-    "Redirects requests for a path. The source is a path, `/old`, or a host and a path, `example.com/old`; `*` stands \
-     for one segment, `/**` at the end for the rest. In the target, a path or an address with scheme and host, `*` and \
-     `**` in their order or `${1}` by number stand for the same text.",
+    "Redirects requests for a path. The source is a path (`/old`), or a host and a path (`example.com/old`); `*` matches \
+     one segment, and `/**` at the end the rest. The target may contain the text that each wildcard has matched: as `*` and \
+     `**`, in the same order, or as `${1}`, `${2}` by number.",
 )
 .props(&[
     Prop {
@@ -85,8 +85,8 @@ const REDIRECTS: Key = Key::one(
     "redirects",
     "FILE",
     "redirects \"moved.csv\" status=301",
-    "Redirects requests by the lines of a file: `source,target` or `source,target,status` on each line, sources as those of \
-     `redirect` but without wildcards. `#` at the start of a line begins a comment; put a text with a comma in double quotes.",
+    "Redirects requests by the lines of a file. Each line is `source,target` or `source,target,status`, with sources like those \
+     of `redirect`, but without wildcards. `#` at the start of a line begins a comment; put a text with a comma in double quotes.",
 )
 .props(&[STATUS_PROP, QUERY_PROP])
 .many();

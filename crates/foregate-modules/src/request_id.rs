@@ -39,7 +39,7 @@ const KEY: Key = Key {
         usage: "NAME",
         required: false,
         default: "\"x-request-id\"",
-        about: "The field of the request that has the id.",
+        about: "The request field that holds the id.",
     },
     Prop {
         name: "response-header",
@@ -53,7 +53,7 @@ const KEY: Key = Key {
         usage: "\"trusted\"|\"always\"|\"never\"",
         required: false,
         default: "\"trusted\"",
-        about: "The ids of requests that are kept: those from `trusted-proxies`, all, or none.",
+        about: "The requests whose id in this field is kept instead of replaced: those from `trusted-proxies`, all, or none.",
     },
 ]);
 

@@ -119,7 +119,7 @@ static BLOCK: Block = Block {
             "strict-transport-security",
             "DURATION|#false",
             "strict-transport-security \"365d\" subdomains=#true",
-            "For how long browsers use TLS alone for the site. Said over TLS only.",
+            "How long browsers must use only TLS for the site (`Strict-Transport-Security`). The field is sent over TLS only.",
         )
         .props(&[
             Prop {
@@ -127,14 +127,14 @@ static BLOCK: Block = Block {
                 usage: "#true|#false",
                 required: false,
                 default: "#false",
-                about: "Whether that holds for all subdomains too.",
+                about: "Whether this applies to all subdomains, too (`includeSubDomains`).",
             },
             Prop {
                 name: "preload",
                 usage: "#true|#false",
                 required: false,
                 default: "#false",
-                about: "Whether browsers may ship with it. Needs `subdomains` and a year, and is hard to take back.",
+                about: "Whether browsers may include the site in the list of TLS-only sites with which they are shipped (`preload`). It needs `subdomains` and a duration of at least a year, and is hard to undo.",
             },
         ])
         .default("\"180d\""),
@@ -142,20 +142,20 @@ static BLOCK: Block = Block {
             "content-type-options",
             "#true",
             "content-type-options #false",
-            "Whether browsers are told to believe `Content-Type` (`X-Content-Type-Options: nosniff`).",
+            "Whether browsers must use the `Content-Type` as it is, without guessing (`X-Content-Type-Options: nosniff`).",
         ),
         Key::one(
             "frame-options",
             "SAMEORIGIN|DENY|#false",
             "frame-options \"DENY\"",
-            "Whether pages may be framed by their own origin or not at all (`X-Frame-Options`).",
+            "Whether pages may be shown in frames of their own web origin only, or in no frames (`X-Frame-Options`).",
         )
         .default("\"SAMEORIGIN\""),
         Key::one(
             "frame-ancestors",
             "SOURCE...|#false",
             "frame-ancestors \"'self'\" \"https://partner.example\"",
-            "The origins that may frame pages, sent as an additional content security policy in place of `X-Frame-Options`.",
+            "The web origins that may show pages in frames. They are sent in an additional content security policy, instead of `X-Frame-Options`.",
         )
         .args(1, LIST_LIMIT)
         .otherwise("as `frame-options`"),
@@ -163,56 +163,56 @@ static BLOCK: Block = Block {
             "referrer-policy",
             "POLICY|#false",
             "referrer-policy \"no-referrer\"",
-            "How much of the address of a page other sites see (`Referrer-Policy`).",
+            "How much of the URL of a page browsers send to other sites (`Referrer-Policy`).",
         )
         .default("\"strict-origin-when-cross-origin\""),
         Key::one(
             "permissions-policy",
             "POLICY|#false",
             "permissions-policy \"camera=(), microphone=()\"",
-            "Which abilities of the browser pages may use (`Permissions-Policy`).",
+            "The browser features that pages may use, such as the camera (`Permissions-Policy`).",
         )
-        .otherwise("not said"),
+        .otherwise("not sent"),
         Key::one(
             "content-security-policy",
             "POLICY|#false",
             "content-security-policy \"default-src 'self'\"",
-            "The sources that pages may load and run (`Content-Security-Policy`).",
+            "The sources from which pages may load content and scripts (`Content-Security-Policy`).",
         )
         .props(&[Prop {
             name: "report-only",
             usage: "#true|#false",
             required: false,
             default: "#false",
-            about: "Whether violations are only reported (`Content-Security-Policy-Report-Only`).",
+            about: "Whether violations are only reported, not prevented (`Content-Security-Policy-Report-Only`).",
         }])
-        .otherwise("not said"),
+        .otherwise("not sent"),
         Key::one(
             "cross-origin-opener-policy",
             "POLICY|#false",
             "cross-origin-opener-policy \"same-origin\"",
-            "Whether pages share a group with those that opened them (`Cross-Origin-Opener-Policy`).",
+            "Whether pages share a browsing context group with pages that opened them (`Cross-Origin-Opener-Policy`).",
         )
-        .otherwise("not said"),
+        .otherwise("not sent"),
         Key::one(
             "cross-origin-embedder-policy",
             "POLICY|#false",
             "cross-origin-embedder-policy \"require-corp\"",
-            "Whether pages may load resources that do not permit it (`Cross-Origin-Embedder-Policy`).",
+            "Whether pages may load resources of other origins that do not permit it (`Cross-Origin-Embedder-Policy`).",
         )
-        .otherwise("not said"),
+        .otherwise("not sent"),
         Key::one(
             "cross-origin-resource-policy",
             "POLICY|#false",
             "cross-origin-resource-policy \"same-site\"",
-            "The sites with pages that may load responses (`Cross-Origin-Resource-Policy`).",
+            "The sites whose pages may load the responses (`Cross-Origin-Resource-Policy`).",
         )
-        .otherwise("not said"),
+        .otherwise("not sent"),
         Key::one(
             "remove",
             "NAME...|#false",
             "remove \"Server\" \"X-Runtime\"",
-            "The fields of origin servers that go.",
+            "The response fields of origin servers that are removed.",
         )
         .args(1, LIST_LIMIT)
         .default("\"Server\" \"X-Powered-By\" \"X-AspNet-Version\" \"X-AspNetMvc-Version\" \"X-Generator\""),
@@ -220,7 +220,7 @@ static BLOCK: Block = Block {
             "force",
             "#false",
             "force",
-            "Whether these values replace those of the origin.",
+            "Whether the values of this block replace those that the origin sends.",
         ),
     ],
     later: &[],

@@ -43,7 +43,7 @@ const AGES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(365 
 static SECURITY_KEY: Key = Key {
     args: (0, 1),
     block: Some(&Block { keys: &SECURITY_CHILDREN, later: &[] }),
-    otherwise: "the origin is asked",
+    otherwise: "requests go to the origin",
     ..Key::one(
         "security-txt",
         "[#false] { contact URI; expires TIME ... }",
@@ -53,22 +53,47 @@ static SECURITY_KEY: Key = Key {
 };
 
 static SECURITY_CHILDREN: [Key; 8] = [
-    uris("contact", "contact \"mailto:security@example.com\"", "A contact; the preferred one first.")
-        .required(),
-    Key::one("expires", "TIME", "expires \"2030-01-01T00:00:00Z\"", "Until when this holds (RFC 3339).")
-        .required(),
-    uris("encryption", "encryption \"https://example.com/key.txt\"", "A key to encrypt reports with."),
-    uris("acknowledgments", "acknowledgments \"https://example.com/thanks\"", "Where reporters are thanked."),
+    uris(
+        "contact",
+        "contact \"mailto:security@example.com\"",
+        "A contact, as a URI. Write the preferred contact first.",
+    )
+    .required(),
+    Key::one(
+        "expires",
+        "TIME",
+        "expires \"2030-01-01T00:00:00Z\"",
+        "The time until which the information is valid (RFC 3339).",
+    )
+    .required(),
+    uris(
+        "encryption",
+        "encryption \"https://example.com/key.txt\"",
+        "The URI of a key for the encryption of reports.",
+    ),
+    uris(
+        "acknowledgments",
+        "acknowledgments \"https://example.com/thanks\"",
+        "The URI of a page that thanks reporters.",
+    ),
     Key::one(
         "preferred-languages",
         "TAG ...",
         "preferred-languages \"en\" \"fi\"",
-        "The languages of reports.",
+        "The languages in which reports may be written.",
     )
     .args(1, ANY),
-    uris("canonical", "canonical \"https://example.com/.well-known/security.txt\"", "Where this text is."),
-    uris("policy", "policy \"https://example.com/policy\"", "The address of the policy for reports."),
-    uris("hiring", "hiring \"https://example.com/jobs\"", "Open positions in security."),
+    uris(
+        "canonical",
+        "canonical \"https://example.com/.well-known/security.txt\"",
+        "The URI of this file itself.",
+    ),
+    uris("policy", "policy \"https://example.com/policy\"", "The URI of the policy for reports."),
+    uris(
+        "hiring",
+        "hiring \"https://example.com/jobs\"",
+        "The URI of a page with open positions in security.",
+    ),
 ];
 
 const fn uris(name: &'static str, example: &'static str, about: &'static str) -> Key {
@@ -219,7 +244,7 @@ static ANSWER_KEY: Key = Key {
         "answer",
         "PATH [TEXT]",
         "answer \"/robots.txt\" \"User-agent: *\\nDisallow:\\n\"",
-        "Answers GET and HEAD for exactly this path. Of several for one path the innermost holds.",
+        "Answers GET and HEAD requests for exactly this path with this text. If several have the same path, the innermost applies: that of the route, else that of the site.",
     )
     .many()
 };
@@ -244,7 +269,7 @@ static ANSWER_PROPS: [Prop; 3] = [
         usage: "DURATION",
         required: false,
         default: "",
-        about: "How long browsers and caches may keep it, at most 365d. Without it: they ask whether it has changed.",
+        about: "How long browsers and caches may use the text, at most 365d. Without it, no lifetime is sent, and they ask by `ETag` whether the text has changed.",
     },
 ];
 

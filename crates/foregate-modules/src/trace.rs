@@ -42,7 +42,7 @@ const KEY: Key = Key {
         "trace",
         "",
         "trace sample=\"1%\"",
-        "Continues or begins a trace (W3C Trace Context) and passes it to the origin in `traceparent`.",
+        "Continues the trace of the request, or begins a new one (W3C Trace Context), and passes it to the origin in `traceparent`.",
     )
 }
 .otherwise("`traceparent` and `tracestate` pass unchanged")
@@ -52,21 +52,21 @@ const KEY: Key = Key {
         usage: "\"trusted\"|\"always\"|\"never\"",
         required: false,
         default: "\"trusted\"",
-        about: "The traces of requests that continue: those from `trusted-proxies`, all, or none.",
+        about: "The requests whose own trace is continued: those from `trusted-proxies`, all, or none. For all others, a new trace begins.",
     },
     Prop {
         name: "sample",
         usage: "SHARE",
         required: false,
         default: "\"0%\"",
-        about: "The share of traces begun here that is marked for recording, such as `\"1%\"` or `\"0.05%\"`.",
+        about: "The share of the traces begun by Foregate that is marked for recording, such as `\"1%\"` or `\"0.05%\"`.",
     },
     Prop {
         name: "sample-when",
         usage: "EXPRESSION",
         required: false,
         default: "",
-        about: "The traces begun here that are marked for recording whatever `sample` says: those of requests for which this expression is true.",
+        about: "Marks the traces begun by Foregate for recording if this expression is true for the request, in addition to the share of `sample`.",
     },
 ]);
 

@@ -44,21 +44,21 @@ static KEY: Key = Key::flag(
     "html-emails",
     "#false",
     "html-emails placeholder=\"(address hidden)\"",
-    "Hides e-mail addresses of HTML from programs that harvest them; a script from `/.foregate/email-decode.min.js` puts them back.",
+    "Hides the e-mail addresses in HTML from programs that collect them. In browsers, a script from `/.foregate/email-decode.min.js` shows them again.",
 )
 .props(&[Prop {
     name: "placeholder",
     usage: "TEXT",
     required: false,
     default: "\"[email protected]\"",
-    about: "The text that browsers without JavaScript show.",
+    about: "The text that browsers without JavaScript show in place of an address.",
 }]);
 
 static SCRIPT_KEY: Key = Key::flag(
     "html-email-script",
     "#false",
     "html-email-script",
-    "Serves the script of `html-emails`, for a site with `html-emails` in some routes only or with a `when`.",
+    "Serves the script of `html-emails`. It is needed if a site has `html-emails` in some routes only, or with a `when`.",
 );
 
 impl Configured for Emails {

@@ -29,7 +29,7 @@ static KEY: Key = Key::block(
     STEP,
     &BLOCK,
     "html-images { lazy }",
-    "Gives images of HTML hints: `loading=\"lazy\"`, `width` and `height`, where they have none.",
+    "Adds `loading=\"lazy\"`, `width` and `height` to images in HTML that lack these attributes.",
 );
 
 static BLOCK: Block = Block {
@@ -38,22 +38,22 @@ static BLOCK: Block = Block {
             "lazy",
             "#false",
             "lazy after=4",
-            "Whether images and frames load when they come into view.",
+            "Adds `loading=\"lazy\"`, so that browsers load images and frames only when they come into view.",
         )
         .props(&[Prop {
             name: "after",
             usage: "NUMBER",
             required: false,
             default: "2",
-            about: "How many images of a document load at once, since they are seen first.",
+            about: "The number of images at the start of a document that stay without it, because they are visible at once.",
         }]),
         Key::flag(
             "sizes-from-names",
             "#false",
             "sizes-from-names",
-            "Whether `photo-640x480.jpg` has 640 by 480 pixels.",
+            "Takes `width` and `height` from file names: `photo-640x480.jpg` gets 640 and 480.",
         ),
-        Key::one("size", "SELECTOR WIDTH HEIGHT", "size \"img.logo\" 120 40", "The size of images, pixels.")
+        Key::one("size", "SELECTOR WIDTH HEIGHT", "size \"img.logo\" 120 40", "The `width` and `height` of the images that match the selector.")
             .args(3, 3)
             .many(),
     ],

@@ -38,7 +38,7 @@ static KEY: Key = Key {
         STEP,
         &BLOCK,
         "html-include upstream=\"app\"",
-        "Inserts fragments into HTML at `<esi:include src=\"/path\"/>` or `<!--#include virtual=\"/path\" -->`.",
+        "Replaces `<esi:include src=\"/path\"/>` and `<!--#include virtual=\"/path\" -->` in HTML by the document at this path, called a fragment.",
     )
 }
 .args(0, 1)
@@ -47,17 +47,17 @@ static KEY: Key = Key {
     usage: "NAME",
     required: false,
     default: "",
-    about: "The upstream that serves fragments. Without it, the site's route for the fragment's path does, if it admits the client; its response modules do not run.",
+    about: "The upstream that serves fragments. Without it, the site's route for the fragment's path serves the fragment if the route admits the client; the modules of that route for responses do not run.",
 }]);
 
 static BLOCK: Block = Block {
     keys: &[
-        Key::one("timeout", "DURATION", "timeout \"2s\"", "How long a fragment may take.").default("\"5s\""),
-        Key::one("size", "SIZE", "size \"256KiB\"", "The most that a fragment may have.").default("\"64KiB\""),
-        Key::one("count", "NUMBER", "count 8", "How many fragments a document may have, those within fragments included.")
+        Key::one("timeout", "DURATION", "timeout \"2s\"", "The time limit for a fragment.").default("\"5s\""),
+        Key::one("size", "SIZE", "size \"256KiB\"", "The largest size of a fragment.").default("\"64KiB\""),
+        Key::one("count", "NUMBER", "count 8", "The most fragments in a document, including fragments in fragments.")
             .default("32"),
-        Key::one("depth", "NUMBER", "depth 1", "How deep fragments may stand in fragments; 1: not at all.").default("3"),
-        Key::one("fallback", "HTML", "fallback \"<p>Not available</p>\"", "The replacement for a fragment that cannot be fetched, unless the document says `onerror=\"continue\"`.")
+        Key::one("depth", "NUMBER", "depth 1", "The deepest nesting of fragments. With 1, a fragment cannot contain fragments; with 2, it can, but those cannot.").default("3"),
+        Key::one("fallback", "HTML", "fallback \"<p>Not available</p>\"", "The markup that is inserted in place of a fragment that cannot be fetched, unless the document says `onerror=\"continue\"`.")
             .default("\"\""),
     ],
     later: &[],

@@ -33,7 +33,7 @@ const LIMIT: Prop = Prop {
     usage: "NUMBER",
     required: false,
     default: "",
-    about: "At how many elements of a document at most.",
+    about: "The most elements of a document at which the markup is inserted, counted from the start. Without it: all.",
 };
 
 const fn place(name: &'static str, example: &'static str, about: &'static str) -> Key {
@@ -48,7 +48,7 @@ static KEY: Key = Key::block(
     STEP,
     &BLOCK,
     "html-insert { head-end \"<script src=/stats.js></script>\" }",
-    "Inserts markup into HTML. `{nonce}` in it becomes a nonce of the response, which its `content-security-policy` then allows.",
+    "Inserts markup into HTML. `{nonce}` in the markup is replaced by a nonce, which is then allowed by the response's `content-security-policy`.",
 );
 
 static BLOCK: Block = Block {
@@ -61,10 +61,18 @@ static BLOCK: Block = Block {
         ),
         place("body-start", "body-start \"<p>Notice</p>\"", "Inserts at the start of the body."),
         place("body-end", "body-end \"<script src=/x.js></script>\"", "Inserts at the end of the body."),
-        at("before", "before \"main\" \"<hr>\"", "Inserts before elements that the selector fits."),
-        at("after", "after \"h1\" \"<hr>\"", "Inserts behind such elements."),
-        at("prepend", "prepend \"ul.menu\" \"<li>New</li>\"", "Inserts at the start of their content."),
-        at("append", "append \"ul.menu\" \"<li>More</li>\" limit=1", "Inserts at the end of their content."),
+        at("before", "before \"main\" \"<hr>\"", "Inserts before each element that matches the selector."),
+        at("after", "after \"h1\" \"<hr>\"", "Inserts after each element that matches the selector."),
+        at(
+            "prepend",
+            "prepend \"ul.menu\" \"<li>New</li>\"",
+            "Inserts at the start of the content of each element that matches the selector.",
+        ),
+        at(
+            "append",
+            "append \"ul.menu\" \"<li>More</li>\" limit=1",
+            "Inserts at the end of the content of each element that matches the selector.",
+        ),
     ],
     later: &[],
 };

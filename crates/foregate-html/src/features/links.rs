@@ -72,7 +72,7 @@ static KEY: Key = Key::block(
     STEP,
     &BLOCK,
     "html-links { https }",
-    "Maps the addresses in attributes of HTML to others: links, images, scripts, forms, `srcset`, `meta` refreshes.",
+    "Changes the URLs in attributes of HTML: of links, images, scripts, forms, `srcset` and `meta` refreshes.",
 );
 
 static BLOCK: Block = Block {
@@ -81,7 +81,7 @@ static BLOCK: Block = Block {
             "prefix",
             "FROM TO",
             "prefix \"/static/\" \"https://static.example.com/\"",
-            "Addresses that begin so begin otherwise. The first that fits counts.",
+            "Replaces FROM at the start of a URL by TO. The first `prefix` that matches a URL counts.",
         )
         .args(2, 2)
         .many(),
@@ -89,16 +89,16 @@ static BLOCK: Block = Block {
             "host",
             "FROM TO",
             "host \"app.internal\" \"www.example.com\"",
-            "Addresses of a host are of another; both with a port where they have one.",
+            "Replaces the host FROM of a URL by TO, if no `prefix` matches the URL. A port other than the default one is part of FROM or TO.",
         )
         .args(2, 2)
         .many(),
-        Key::flag("https", "#false", "https", "Whether `http:` becomes `https:`."),
+        Key::flag("https", "#false", "https", "Replaces `http:` at the start of a URL by `https:`."),
         Key::one(
             "attribute",
             "NAME...",
             "attribute \"data-src\"",
-            "Further attributes that hold an address, of any element.",
+            "Names of further attributes that hold a URL, on any element.",
         )
         .args(1, 16),
     ],

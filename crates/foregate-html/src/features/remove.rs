@@ -25,7 +25,7 @@ static KEY: Key = Key::block(
     STEP,
     &BLOCK,
     "html-remove { element \"script[src*='tracker']\" }",
-    "Takes elements, attributes and comments out of HTML.",
+    "Removes elements, attributes and comments from HTML.",
 );
 
 static BLOCK: Block = Block {
@@ -34,21 +34,21 @@ static BLOCK: Block = Block {
             "element",
             "SELECTOR",
             "element \"script[src*='tracker']\"",
-            "Elements that go, with their content.",
+            "Removes the elements that match the selector, with their content.",
         )
         .props(&[Prop {
             name: "keep-content",
             usage: "#true",
             required: false,
             default: "#false",
-            about: "Only their tags go.",
+            about: "Removes only the tags of the elements, and keeps their content.",
         }])
         .many(),
         Key::one(
             "attribute",
             "SELECTOR NAME",
             "attribute \"[onclick]\" \"onclick\"",
-            "An attribute that goes from elements.",
+            "Removes the attribute NAME from the elements that match the selector.",
         )
         .args(2, 2)
         .many(),
@@ -56,7 +56,7 @@ static BLOCK: Block = Block {
             "comments",
             "#false",
             "comments",
-            "Whether comments go, but for those that old browsers take for conditions (`<!--[if`).",
+            "Removes comments, except conditional comments for old browsers (`<!--[if`).",
         ),
     ],
     later: &[],

@@ -29,7 +29,7 @@ static KEY: Key = Key::block(
     STEP,
     &BLOCK,
     "html-text { replace \"Example Ltd\" \"Example & Sons\" }",
-    "Replaces texts of HTML, not in tags, scripts, styles or comments.",
+    "Replaces texts in HTML, except in tags, scripts, styles and comments.",
 );
 
 static BLOCK: Block = Block {
@@ -38,12 +38,12 @@ static BLOCK: Block = Block {
             "replace",
             "FROM TO",
             "replace \"colour\" \"color\"",
-            "A text and its replacement, which is text, not markup. If several texts match, the longest wins.",
+            "A text and its replacement, which is inserted as text, not as markup. If several texts match at the same place, the longest is replaced.",
         )
         .args(2, 2)
         .many()
         .required(),
-        Key::flag("ignore-case", "#false", "ignore-case", "Whether letters of ASCII fit in either case."),
+        Key::flag("ignore-case", "#false", "ignore-case", "Whether upper and lower case of ASCII letters are equal."),
     ],
     later: &[],
 };

@@ -7,7 +7,7 @@ const EXPRESSION: Prop = Prop {
     usage: "#true|#false",
     required: false,
     default: "#false",
-    about: "Whether the value is an expression that is evaluated for each request; texts in it need their own quotes. Without a value, the action does nothing, a body is empty, and `set-header` and `set-response-header` remove the field; so does an empty value.",
+    about: "Whether the value is an expression that is evaluated for each request; texts in the expression need their own quotes. If it has no value, the action has no effect, with two exceptions: a body is empty, and `set-header` and `set-response-header` remove the field, as they do for an empty value.",
 };
 
 const TYPE: Prop = Prop {
@@ -15,7 +15,7 @@ const TYPE: Prop = Prop {
     usage: "MEDIA-TYPE",
     required: false,
     default: "text/plain; charset=utf-8",
-    about: "The type of the body.",
+    about: "The content type of the body.",
 };
 
 /// The key.
@@ -25,7 +25,7 @@ pub(super) const RULE: Key = Key {
         "rule",
         "EXPRESSION { ACTION ... }",
         "rule #\"http.request.uri.path eq \"/admin\"\"# { block }",
-        "Takes actions on requests for which the expression is true. Rules run in order (top of the file, site, route) until one ends the request. `skip \"rules\"` skips the remaining ones.",
+        "Takes actions on requests for which the expression is true. Rules run in order (top of the file, site, route) until one ends the request. `skip \"rules\"` skips the remaining rules.",
     )
 }
 .props(&[
@@ -41,14 +41,14 @@ pub(super) const RULE: Key = Key {
         usage: "\"request\"|\"rewrite\"|\"response\"",
         required: false,
         default: "request",
-        about: "The time of evaluation: `request` is before authentication, `rewrite` is after authentication and when the start of the body is known, `response` is when the response's head is known.",
+        about: "The time of evaluation. `request`: before authentication. `rewrite`: after authentication, when the start of the body is known. `response`: when the response's head is known.",
     },
     Prop {
         name: "dry-run",
         usage: "#true|#false",
         required: false,
         default: "#false",
-        about: "Whether the rule only writes the note `rule-dry-run` to the access log.",
+        about: "Whether the rule takes no action, and only writes the note `rule-dry-run` to the access log.",
     },
 ])
 .many();
@@ -87,12 +87,12 @@ static ACTIONS: Block = Block {
             "rewrite",
             "[path=PATH] [query=QUERY]",
             "rewrite path=\"/index.html\" query=\"\"",
-            "Changes the path, the query or both for the origin. The route stays the same; an empty query is removed.",
+            "Changes the path, the query or both in the request to the origin. The route stays the same; an empty query is removed.",
         )
         .args(0, 0)
         .props(&[
-            Prop { name: "path", usage: "PATH", required: false, default: "", about: "The path." },
-            Prop { name: "query", usage: "QUERY", required: false, default: "", about: "The query, without `?`." },
+            Prop { name: "path", usage: "PATH", required: false, default: "", about: "The new path." },
+            Prop { name: "query", usage: "QUERY", required: false, default: "", about: "The new query, without `?`." },
             EXPRESSION,
         ])
         .many(),
@@ -109,13 +109,13 @@ static ACTIONS: Block = Block {
             "Removes the response's fields of this name.",
         )
         .many(),
-        field("set", "set \"tier\" \"gold\"", "Stores a text for the rest of the request; later expressions read it as `vars[\"tier\"][0]`."),
-        Key::one("upstream", "NAME", "upstream \"app\"", "Asks another upstream than the route's."),
+        field("set", "set \"tier\" \"gold\"", "Stores a text under this name for the rest of the request. Later expressions read it: the text of `set \"tier\" \"gold\"` is `vars[\"tier\"][0]`."),
+        Key::one("upstream", "NAME", "upstream \"app\"", "Sends the request to this upstream instead of the route's."),
         Key::one(
             "skip",
             "MODULE...",
             "skip \"redirect\"",
-            "Leaves out modules, by the names of their keys, as far as they have not run; `rules`: the rules behind this one.",
+            "Skips these modules, named by their keys, unless they have run already. `rules` stands for the rules after this one.",
         )
         .args(1, ANY)
         .many(),
@@ -129,7 +129,7 @@ const CHALLENGE: Key = Key::one(
     "challenge",
     "[FILE]",
     "challenge \"challenge.html\" key=\"${file:challenge.key}\" difficulty=16",
-    "Answers with a page. Its script solves a task and sets a cookie; a request with such a cookie passes. The page in FILE has to contain `{{token}}`, `{{difficulty}}`, `{{cookie}}` and `{{max-age}}`; without FILE, a simple page is sent.",
+    "Answers with a page whose script solves a task and sets a cookie; requests with a valid cookie pass. The page in FILE must contain `{{token}}`, `{{difficulty}}`, `{{cookie}}` and `{{max-age}}`. Without FILE, a simple page is sent.",
 )
 .args(0, 1)
 .secrets(&["key"])
@@ -155,6 +155,6 @@ const CHALLENGE: Key = Key::one(
         usage: "BITS",
         required: false,
         default: "12",
-        about: "The number of zero bits at the start of the solution's hash, 0 to 24. Each bit doubles the client's work.",
+        about: "The number of zero bits with which the hash of the solution must begin, 0 to 24. Each bit doubles the client's work.",
     },
 ]);

@@ -19,7 +19,7 @@ const PROPS: [Prop; 4] = [
         "mode",
         "WORD",
         "detect",
-        "`detect`: matches are logged, and no request is stopped. `block`: rules stop requests and replace responses. `SecRuleEngine` is ignored.",
+        "The effect of rules. `detect`: matches are logged, and no request is stopped. `block`: rules can stop requests and replace responses. `SecRuleEngine` in the rules is ignored.",
     ),
     prop(
         "log",
@@ -31,13 +31,13 @@ const PROPS: [Prop; 4] = [
         "audit",
         "FILE",
         "",
-        "An audit log with one JSON object per line. It has the transactions that `SecAuditEngine` selects; if that is off, those with a match.",
+        "An audit log with one JSON object per line. It contains the transactions that `SecAuditEngine` selects; if `SecAuditEngine` is off, the transactions with a match.",
     ),
     prop(
         "log-sync",
         "[#true|#false]",
         "#false",
-        "`#true`: the lines of a request are written to `log` and `audit` before its response begins, for tools that read them right after it, such as go-ftw. A response waits for the files for at most 100 ms.",
+        "Whether the lines of a request are written to `log` and `audit` before its response begins, for tools such as go-ftw that read the lines right after the response. A response waits for the files for at most 100 ms.",
     ),
 ];
 
@@ -52,7 +52,7 @@ static KEYS: [Key; 13] = [
             "rules",
             "FILE ...",
             "rules \"crs/recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\"",
-            "Files of rules, in this order; `*` and `?` stand for parts of names. They are watched.",
+            "Files of rules, in this order; `*` and `?` match parts of names. When a file changes, the configuration is loaded again.",
         )
     },
     Key {
@@ -63,10 +63,10 @@ static KEYS: [Key; 13] = [
             "exclude",
             "id=NUMBER",
             "exclude id=942100 when=\"http.request.uri.path eq \\\"/search\\\"\"",
-            "Rules that do not run here, or not for some requests.",
+            "Rules that do not run, for all requests or for some.",
         )
     },
-    Key::one("sample", "PERCENT", "sample \"10%\"", "The part of requests that is looked at, such as `0.5%`.")
+    Key::one("sample", "PERCENT", "sample \"10%\"", "The share of requests that is checked, such as `0.5%`. The other requests pass unchecked.")
         .default("100%"),
     Key {
         props: &BODY,
@@ -74,36 +74,36 @@ static KEYS: [Key; 13] = [
             "body-limit",
             "SIZE",
             "body-limit \"64KiB\"",
-            "The most bytes of a request body that rules see, up to 64 MiB. The body is held until rules have seen it. With 0, or with `SecRequestBodyAccess Off`, they see nothing of it. Without this key: the value of `SecRequestBodyLimit`, otherwise 12,800 KiB.",
+            "The most bytes of a request body that rules see, up to 64 MiB. The body is held back from the origin until the rules have seen it. With 0, or with `SecRequestBodyAccess Off` in the rules, rules see no bodies. Without this key: the value of `SecRequestBodyLimit`, otherwise 12,800 KiB.",
         )
-        .otherwise("as `SecRequestBodyLimit` says, or `12800KiB`")
+        .otherwise("the value of `SecRequestBodyLimit`, or `12800KiB`")
     },
     Key::one(
         "unclear-files",
         "WORD",
         "unclear-files \"both\"",
-        "How parts of a form count that some servers take for a file and others for an argument: parts without `Content-Type`, or with a `filename` without a space before it or without double quotes (`requests` for Python and .NET send such parts). `files`: as files. `both`: as files whose content is an argument as well.",
+        "The treatment of those parts of a multipart form that some servers read as a file and others as an argument: parts without `Content-Type`, and parts whose `filename` has no space before it or no double quotes, as `requests` for Python and .NET send them. `files`: they count as files. `both`: they count as files, and rules also check their content as an argument.",
     )
     .default("files"),
     Key::one(
         "unreadable",
         "WORD",
         "unreadable \"pass\"",
-        "The treatment of a request with an unreadable or ambiguous body, if no rule checks `REQBODY_ERROR` or `MULTIPART_STRICT_ERROR`. `refuse`: it is answered with 400 if rules may stop it. `pass`: it passes.",
+        "The treatment of a request with an unreadable or ambiguous body, if no rule checks `REQBODY_ERROR` or `MULTIPART_STRICT_ERROR`. `refuse`: it gets 400 if rules may stop it. `pass`: it passes.",
     )
     .default("refuse"),
     Key::one(
         "stream-pause",
         "DURATION",
         "stream-pause \"20ms\"",
-        "For streams, such as those of gRPC, where rules may stop requests. After a pause of this length, at most 10s, in a body of unknown length, rules see the part that has arrived; the rest passes unseen, which is counted and logged. Without it, such a body is held until its end. With `mode=\"detect\"` it is always 5 ms.",
+        "For streams such as those of gRPC, with `mode=\"block\"`. If a request body of unknown length pauses for this time (at most 10s), rules check the part that has arrived; the rest passes unchecked, which is counted and logged. Without this key, such a body is held back until its end. With `mode=\"detect\"`, the time is always 5 ms.",
     )
-    .otherwise("rules wait for the end of the body"),
+    .otherwise("bodies are held until their end"),
     Key::one(
         "trailers",
         "WORD",
         "trailers \"pass\"",
-        "The treatment of request trailers, which no rule sees, where rules may stop requests: `remove` or `pass`.",
+        "The treatment of request trailers, which rules do not see, if rules may stop the request: `remove` or `pass`.",
     )
     .default("remove"),
     Key {
@@ -112,10 +112,10 @@ static KEYS: [Key; 13] = [
             "response-body",
             "SIZE",
             "response-body \"256KiB\"",
-            "The most that rules see of a response's body, which is held until they have, for ten seconds at most; at most \
-             1 MiB, and 0 for nothing. Compressed bodies are decoded for them.",
+            "The most bytes of a response body that rules see, up to 1 MiB; with 0, they see no bodies. The body is held back \
+             from the client until the rules have seen it, for at most ten seconds. Compressed bodies are decompressed for the rules.",
         )
-        .otherwise("as `SecResponseBodyAccess` and `SecResponseBodyLimit` say")
+        .otherwise("the values of `SecResponseBodyAccess` and `SecResponseBodyLimit`")
     },
     Key {
         props: &BUDGET,
@@ -123,7 +123,7 @@ static KEYS: [Key; 13] = [
             "budget",
             "SIZE",
             "budget \"16MiB\"",
-            "The most work of rules for one request, in bytes that patterns scan; bytes that are scanned twice count twice.",
+            "The most work of rules for one request, measured in bytes that patterns scan; bytes that are scanned twice count twice.",
         )
         .default("64MiB")
     },
@@ -131,25 +131,30 @@ static KEYS: [Key; 13] = [
         "heavy",
         "SIZE",
         "heavy \"8KiB\"",
-        "From this size on, heads and bodies are looked at on the threads for heavy work; values weigh 64 bytes each. 0 for \
-         all.",
+        "Heads and bodies of this size or more are checked on the threads for heavy work (`offload-threads`), not on the \
+         workers. Each value, such as a field or an argument, counts as 64 additional bytes. With 0, all heads and bodies are checked there.",
     )
     .default("4KiB"),
     Key::one(
         "when-full",
         "WORD",
         "when-full \"shed\"",
-        "The choice when no such thread is free in time. `inline`: the worker thread runs the rules, which delays its other requests. `shed`: the request passes unchecked. `error`: it is answered with 503. With `inline`, bodies from 64 KiB on wait for up to 30 seconds, and then get 503.",
+        "The treatment of such a large head or body if no thread for heavy work becomes free within `deadline`. `inline`: the worker runs the rules, which delays its other requests; but bodies of 64 KiB or more wait for up to 30 seconds, and then get 503. `shed`: the request passes unchecked. `error`: it gets 503.",
     )
     .default("inline"),
-    Key::one("deadline", "DURATION", "deadline \"200ms\"", "How long a request waits for such a thread, at most 5s.")
+    Key::one("deadline", "DURATION", "deadline \"200ms\"", "How long a request waits for a thread for heavy work, at most 5s.")
         .default("1s"),
 ];
 
 const EXCLUDE: [Prop; 3] = [
-    prop("id", "NUMBER", "", "The rule of this number."),
-    prop("tag", "TEXT", "", "All rules with this tag."),
-    prop("when", "EXPRESSION", "", "For which requests; without it for all."),
+    prop("id", "NUMBER", "", "Excludes the rule with this number."),
+    prop("tag", "TEXT", "", "Excludes all rules with this tag."),
+    prop(
+        "when",
+        "EXPRESSION",
+        "",
+        "Excludes them only for requests for which this expression is true. Without it: for all requests.",
+    ),
 ];
 
 const BODY: [Prop; 2] = [
@@ -157,13 +162,13 @@ const BODY: [Prop; 2] = [
         "beyond",
         "WORD",
         "refuse",
-        "The treatment of a longer body. `refuse`: the request is answered with 413 if rules may stop it. `start`: rules see its start; the rest passes unseen, which is counted and logged. Without it: `start` only if the rules say `SecRequestBodyLimitAction ProcessPartial`.",
+        "The treatment of a longer body. `refuse`: the request gets 413 if rules may stop it. `start`: rules check the start of the body; the rest passes unchecked, which is counted and logged. Without it: `start` if the rules have `SecRequestBodyLimitAction ProcessPartial`, else `refuse`.",
     ),
     prop(
         "memory",
         "SIZE",
         "",
-        "The most bytes of the body that are held in memory. A longer body lies in a temporary file until the origin has it; so does one beyond 128 KiB while half of `filter-memory` is in use. Without it: 1 MiB, or the value of `SecRequestBodyInMemoryLimit` if that is larger.",
+        "The longest body that is held in memory. A longer body is kept in a temporary file until the origin has received it; while half of `limits { filter-memory }` is in use, so is every body above 128 KiB. Without it: 1 MiB, or the value of `SecRequestBodyInMemoryLimit` if that is larger.",
     ),
 ];
 
@@ -171,14 +176,14 @@ const RESPONSE: [Prop; 1] = [prop(
     "types",
     "TEXT",
     "",
-    "The media types that are looked at, divided by blanks. Without it: as `SecResponseBodyMimeType` says.",
+    "The media types of responses whose bodies are checked, separated by blanks. Without it: those of `SecResponseBodyMimeType`.",
 )];
 
 const BUDGET: [Prop; 1] = [prop(
     "beyond",
     "WORD",
     "refuse",
-    "The treatment of a request that needs more. `refuse`: it is answered with 413 if rules may stop it. `pass`: the remaining rules do not run. Both are counted.",
+    "The treatment of a request that needs more work. `refuse`: it gets 413 if rules may stop it. `pass`: the remaining rules do not run. Both are counted.",
 )];
 
 const fn prop(name: &'static str, usage: &'static str, default: &'static str, about: &'static str) -> Prop {

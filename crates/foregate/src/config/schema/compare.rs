@@ -12,27 +12,27 @@ const PROPS: &[Prop] = &[
         "mode",
         "\"shadow\"|\"tap\"|\"dry-run\"",
         "\"shadow\"",
-        "`shadow` sends requests with safe methods and without a body to the old proxy as well, as the client has sent them. Their origin gets them twice. With `tap`, the old proxy answers the clients of the route, and asks its origin through a listener with `tap`: requests to the origin and responses to the client are compared, with any method, and the origin gets them once. With `dry-run`, the old proxy answers as well, and the steps of the route run without effect over the request and over the old proxy's response.",
+        "`shadow`: Foregate answers the clients, and also sends a copy of each request with a safe method and without a body to the old proxy, so the origin gets these requests twice. `tap`: the old proxy answers the clients of the route, and its origin is a listener of Foregate with `tap`. The requests to the origin and the responses to the client are compared, whatever the method, and the origin gets each request once. `dry-run`: the old proxy answers the clients of the route, and the modules of the route process the request and the old proxy's response without effect.",
     ),
-    prop("share", "PERCENT", "\"100%\"", "The share of requests that are compared."),
+    prop("share", "PERCENT", "\"100%\"", "The share of requests that is compared."),
     prop(
         "learn",
         "PERCENT",
         "\"10%\"",
-        "The share of compared requests for which the old proxy is asked twice, to learn how it differs from itself. The first 20 of each route are always asked twice.",
+        "The share of compared requests that are sent to the old proxy twice, to learn in which parts its own responses differ from each other. The first 20 requests of each route are always sent twice.",
     ),
-    prop("order", "#true|#false", "#false", "Compares the order of fields."),
+    prop("order", "#true|#false", "#false", "Compares the order of the header fields, too."),
     prop(
         "ignore",
         "PARTS",
         "",
-        "Parts of the responses that are left out, separated by commas: the name of a field, `cookie NAME`, `$.PATH` of a JSON body, `body`, `status`. `Date`, `Age`, `Server`, `Via` and ids of requests are left out always.",
+        "Parts of the responses that are not compared, separated by commas: the name of a field, `cookie NAME`, `$.PATH` of a JSON body, `body`, `status`. `Date`, `Age`, `Server`, `Via` and ids of requests are never compared.",
     ),
     prop(
         "body",
         "SIZE",
         "\"1MiB\"",
-        "The part of a body that is compared by its contents, at most 16 MiB. Longer bodies are compared by a hash of all their bytes if their content coding is the same.",
+        "The longest body that is compared by its content, at most 16 MiB. Longer bodies are compared by a hash of all their bytes, if their content coding is the same.",
     ),
 ];
 
@@ -50,14 +50,14 @@ pub(super) const OF_ROUTE: Key =
     Key::one("compare", "upstream=NAME", "compare upstream=\"old\" mode=\"shadow\" share=\"100%\"", ABOUT)
         .args(0, 0)
         .props(PROPS)
-        .otherwise("as the site has it");
+        .otherwise("the site's");
 
 /// At the top of the file.
-pub(super) const SAMPLES: Key = Key::one("compare-samples", "FOLDER", "compare-samples \"/var/lib/foregate/compare\" keep=\"1d\"", "The folder for samples of differences that `compare` finds, with mode 0700; samples have mode 0600. `foregate compare show ID` shows one. If a sample cannot be written, comparisons pause for 30 seconds.")
+pub(super) const SAMPLES: Key = Key::one("compare-samples", "FOLDER", "compare-samples \"/var/lib/foregate/compare\" keep=\"1d\"", "The folder (mode 0700) in which `compare` stores samples of the differences that it finds (mode 0600). `foregate compare show ID` shows a sample. If a sample cannot be written, comparisons pause for 30 seconds.")
     .props(&[
-        prop("size", "SIZE", "\"64MiB\"", "Bytes of all samples together. Beyond, the oldest go."),
-        prop("each", "NUMBER", "20", "Samples of one route and class, 1 to 10000. Beyond, the oldest of them go."),
+        prop("size", "SIZE", "\"64MiB\"", "The most bytes of all samples together. Beyond: the oldest samples are removed."),
+        prop("each", "NUMBER", "20", "The most samples of one route and one class of difference, 1 to 10000. Beyond: the oldest of these are removed."),
         prop("keep", "DURATION", "\"7d\"", "How long a sample is kept."),
-        prop("raw", "#true|#false", "#false", "Keeps values as they are. Without it, credentials, cookies, values of queries and bodies are hashes under a key of the folder, in samples and in the report."),
+        prop("raw", "#true|#false", "#false", "Stores values in plain text. Without it, samples and the report have hashes in place of credentials, cookies, values of queries and bodies; the key of these hashes is in the folder."),
     ])
     .otherwise("`compare` in `$STATE_DIRECTORY`, which systemd sets; else in `/var/lib/foregate` for root and `~/.local/share/foregate` for other users");

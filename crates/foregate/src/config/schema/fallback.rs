@@ -7,7 +7,7 @@ const ON: Prop = Prop {
     usage: "\"host route\"",
     required: false,
     default: "\"host route\"",
-    about: "Which unknown requests fall back: those for a host that no site has (`host`), those for a path that no route of their site takes (`route`), or both.",
+    about: "Which unknown requests fall back to the old proxy: `host`: those for a host that no site has. `route`: those for a path that no route of their site matches. `\"host route\"`: both.",
 };
 
 const UPSTREAM: Prop =
@@ -18,7 +18,7 @@ const SHARE: Prop = Prop {
     usage: "PERCENT",
     required: false,
     default: "",
-    about: "The share of clients that is served here, such as `\"10%\"` or `\"0.5%\"`; the requests of the others fall back. A client stays on its side while the share stays, on every machine: its address decides, of IPv6 its /64 network, as the connection or the PROXY protocol has it.",
+    about: "The percentage of clients that Foregate itself serves, such as `\"10%\"` or `\"0.5%\"`; the requests of all other clients fall back. The client's address decides (IPv6: its /64 network), so a client is always served by the same proxy, on every machine, as long as the percentage is not changed. The address is that of the connection, or that in the PROXY protocol header.",
 };
 
 const WHEN: Prop = Prop {
@@ -34,7 +34,7 @@ const UNCONVERTED: Prop = Prop {
     usage: "TEXT",
     required: false,
     default: "",
-    about: "Names a construct of the old configuration that has no counterpart here. All requests fall back, and are counted for this reason.",
+    about: "Names a construct of the old configuration that Foregate cannot express. All requests fall back, and are counted with the reason `unconverted`.",
 };
 
 const TLS_FIELDS: Prop = Prop {
@@ -50,24 +50,24 @@ const SERVER_NAMES: Prop = Prop {
     usage: "NAMES",
     required: false,
     default: "",
-    about: "TLS connections of clients that ask for one of these names, separated by blanks, go to the old proxy as they are, before TLS ends here. `*.NAME` is every name below NAME; `*` is every name that no site has, and no name. The servers of the upstream speak TLS, but the upstream has no `tls`, and no `http`. With `send-proxy \"v2\"` the PROXY header has the name and the preferred protocol. Such a `fallback` is about connections alone; another one may stand beside it.",
+    about: "TLS connections whose ClientHello (SNI) has one of these names, separated by blanks, are forwarded to the old proxy without being decrypted. `*.NAME` matches all names below NAME; `*` matches every name that no site has, and connections without a name. The servers of the upstream must speak TLS, but the upstream itself must have neither `tls` nor `http`. With `send-proxy \"v2\"`, the PROXY header has the name and the preferred protocol (ALPN). A `fallback` with `server-names` applies to such connections alone; add a second `fallback` without it for requests.",
 };
 
 /// At the top of the file.
-pub(super) const OF_ALL: Key = Key::one("fallback", "upstream=NAME", "fallback upstream=\"old\"", "Sends requests that no site or route takes to the proxy that Foregate replaces. Over HTTP/1.1 their bytes go on as they came, and so do those of the answer: heads, framing and trailers. A connection to the old proxy serves one client connection alone; with `send-proxy` in the upstream it begins with a PROXY header, which in version 2 also has the facts about TLS. `share`, `when` and `unconverted` apply to the routes of all sites that have no `fallback` of their own.")
+pub(super) const OF_ALL: Key = Key::one("fallback", "upstream=NAME", "fallback upstream=\"old\"", "Sends requests that no site or route matches to the old proxy, which is the one that Foregate replaces. Over HTTP/1.1, requests and responses pass byte for byte: heads, framing and trailers. Each connection to the old proxy belongs to one client connection. With `send-proxy` in the upstream, it begins with a PROXY header, which in version 2 also describes the client's TLS connection. `share`, `when` and `unconverted` also send requests that routes do match to the old proxy: those of all routes of all sites that have no `fallback` of their own.")
     .args(0, 0)
     .props(&[UPSTREAM, ON, SHARE, WHEN, UNCONVERTED, TLS_FIELDS, SERVER_NAMES])
     .many()
     .otherwise("404");
 
 /// In a site.
-pub(super) const OF_SITE: Key = Key::one("fallback", "upstream=NAME", "fallback upstream=\"old\" share=\"10%\"", "Sends requests that no route of the site takes to the proxy that Foregate replaces. `share`, `when` and `unconverted` apply to its routes that have no `fallback` of their own.")
+pub(super) const OF_SITE: Key = Key::one("fallback", "upstream=NAME", "fallback upstream=\"old\" share=\"10%\"", "Sends requests that no route of the site matches to the old proxy, which is the one that Foregate replaces. `share`, `when` and `unconverted` apply to all routes of the site that have no `fallback` of their own.")
     .args(0, 0)
     .props(&[UPSTREAM, SHARE, WHEN, UNCONVERTED, TLS_FIELDS])
-    .otherwise("as the top of the file has it");
+    .otherwise("that of the top of the file");
 
 /// In a route.
-pub(super) const OF_ROUTE: Key = Key::one("fallback", "upstream=NAME", "fallback upstream=\"old\"", "Sends requests of the route to the proxy that Foregate replaces, before any module runs: all of them, or with `share` and `when` those that these single out.")
+pub(super) const OF_ROUTE: Key = Key::one("fallback", "upstream=NAME", "fallback upstream=\"old\"", "Sends requests of the route to the old proxy, which is the one that Foregate replaces, before any module runs: all requests, or those that `share` and `when` select.")
     .args(0, 0)
     .props(&[UPSTREAM, SHARE, WHEN, UNCONVERTED, TLS_FIELDS])
-    .otherwise("as the site has it");
+    .otherwise("the site's");
