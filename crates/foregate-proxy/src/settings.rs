@@ -468,7 +468,7 @@ pub struct Route {
     /// The conditions in addition to the path. Default (`None`): none.
     pub conditions: Option<Arc<RouteConditions>>,
     /// The start of paths that origins do not see: see
-    /// [`Request::strip_prefix`](crate::message::request::Request::strip_prefix).
+    /// [`CanonicalTarget::strip_prefix`](crate::message::request::CanonicalTarget::strip_prefix).
     pub strip_prefix: Option<Arc<str>>,
     /// Receives whole request bodies first, in place of the upstream's setting; `Some(None)`: off.
     pub buffer_requests: Option<Option<u64>>,
