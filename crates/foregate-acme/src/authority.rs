@@ -8,7 +8,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::http::Client;
 use crate::storage::Storage;
 
-/// The account at an authority: the stored one, or a new one, which is stored.
+/// Returns the stored account at an authority. Without a stored account, registers one and stores it.
 pub(crate) async fn account(
     storage: &Storage,
     authority: &Authority,
@@ -52,11 +52,12 @@ pub(crate) async fn account(
     Ok(account)
 }
 
-/// How often a step is repeated after the authority has refused its nonce; the client library has
-/// by then repeated it three times.
+/// How often we repeat a request whose nonce the authority has refused. Before each of these tries, the
+/// client library itself has repeated the request three times.
 pub(crate) const NONCE_TRIES: u32 = 5;
 
-/// Has the next order register again where the authority does not know the account any more.
+/// Removes the stored account if the error says that the authority does not know it: the next order then
+/// registers a new one.
 pub(crate) fn forget_if_unknown(storage: &Storage, authority: &Authority, error: &AcmeError) {
     if let AcmeError::Api(problem) = error
         && problem.r#type.as_deref().is_some_and(|word| word.ends_with(":accountDoesNotExist"))
@@ -75,8 +76,8 @@ fn client(authority: &Authority) -> Result<Client, Failure> {
     })
 }
 
-/// The name of an account's file: of the authority, and of the account that it has given to the
-/// operator.
+/// The name of an account's file. It depends on the authority's directory and, if the authority requires
+/// an external account (RFC 8555, section 7.3.4), on the id of that account.
 fn account_key(authority: &Authority) -> String {
     let mut hash = Sha256::new();
     hash.update(authority.directory.as_bytes());

@@ -8,31 +8,30 @@ use time::{Duration, OffsetDateTime};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::X509Certificate;
 
-/// The common name of a certificate that we sign ourselves until the first one arrives.
+/// The common name of a temporary certificate, which we sign ourselves.
 const TEMPORARY: &str = "Foregate temporary certificate";
 
-/// The lifetime of a temporary certificate. It is replaced at the next start.
+/// The lifetime of a temporary certificate. An expired one is replaced at the next start.
 const TEMPORARY_VALIDITY: Duration = Duration::days(30);
 
-/// How much earlier than now a certificate begins to be valid, for clients with late clocks.
+/// The start of the validity lies this long before the time of issue, for clients whose clocks are slow.
 pub(crate) const BACKDATE: Duration = Duration::hours(1);
 
-/// The facts of a certificate.
+/// The properties of a certificate that decide about its use and its renewal.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
-    /// The begin of its validity, seconds since 1970.
+    /// The start of the validity, seconds since 1970.
     pub(crate) not_before: i64,
-    /// The end of its validity, seconds since 1970.
+    /// The end of the validity, seconds since 1970.
     pub(crate) not_after: i64,
-    /// The certificate is self-signed, until the first one arrives.
+    /// `true` for a temporary certificate: we signed it ourselves, until an authority issues one.
     pub(crate) is_temporary: bool,
-    /// Its name in the authority's renewal information (RFC 9773, section 4.1).
+    /// The identifier of the certificate in the authority's renewal information (RFC 9773, section 4.1).
     pub(crate) id: Option<CertificateIdentifier<'static>>,
 }
 
 impl Facts {
-    /// The facts of the first certificate in a PEM file; `None` where there is none that can be
-    /// read.
+    /// Reads the first certificate in a PEM file. `None` if there is no certificate, or if it cannot be parsed.
     pub(crate) fn read(pem: &[u8]) -> Option<Self> {
         let blocks = Pem::iter_from_buffer(pem).filter_map(Result::ok);
         let block = blocks.into_iter().find(|block| block.label == "CERTIFICATE")?;
@@ -48,7 +47,7 @@ impl Facts {
         })
     }
 
-    /// The length of its validity in seconds.
+    /// The length of the validity in seconds.
     pub(crate) fn lifetime(&self) -> i64 {
         self.not_after.saturating_sub(self.not_before).max(0)
     }
@@ -58,7 +57,7 @@ fn is_temporary(certificate: &X509Certificate<'_>) -> bool {
     certificate.issuer().iter_common_name().any(|name| name.as_str() == Ok(TEMPORARY))
 }
 
-/// Seconds since 1970.
+/// The current time, seconds since 1970.
 pub(crate) fn now() -> i64 {
     OffsetDateTime::now_utc().unix_timestamp()
 }
@@ -76,8 +75,8 @@ pub(crate) fn parameters(name: &str, validity: Duration) -> Result<CertificatePa
     Ok(parameters)
 }
 
-/// A certificate that no client trusts, for the time until there is one of an authority; key and
-/// certificate in PEM.
+/// Makes a temporary certificate, which no client trusts. It serves until an authority has issued one.
+/// The result is the key and the certificate in PEM.
 pub(crate) fn temporary(name: &str) -> Result<String, rcgen::Error> {
     let mut parameters = parameters(name, TEMPORARY_VALIDITY)?;
     parameters.distinguished_name.push(DnType::CommonName, TEMPORARY);
@@ -85,7 +84,7 @@ pub(crate) fn temporary(name: &str) -> Result<String, rcgen::Error> {
     Ok(joined(&key.serialize_pem(), &parameters.self_signed(&key)?.pem()))
 }
 
-/// The content of a file of the storage.
+/// Joins a key and a chain, both in PEM, to the content of a certificate's file in the storage.
 pub(crate) fn joined(key: &str, chain: &str) -> String {
     format!("{}\n{}\n", key.trim_end(), chain.trim_end())
 }

@@ -20,12 +20,12 @@ use crate::update::{self, RecordChange};
 
 /// The longest time for the hook of DNS-01.
 const HOOK: Duration = Duration::from_secs(120);
-/// Bytes of its output that a message shows.
+/// A message shows at most this many bytes of the hook's output.
 const HOOK_SHOWN: usize = 400;
 /// The validity of a certificate that answers a challenge.
 const VALIDITY: time::Duration = time::Duration::days(2);
 
-/// The name of a kind in ACME.
+/// The ACME name of a kind of challenge.
 pub(crate) fn acme_type(kind: ChallengeKind) -> ChallengeType {
     match kind {
         ChallengeKind::Http => ChallengeType::Http01,
@@ -34,14 +34,15 @@ pub(crate) fn acme_type(kind: ChallengeKind) -> ChallengeType {
     }
 }
 
-/// A published answer. [`PublishedAnswer::withdraw`] takes it back; dropping it removes files, but not a record.
+/// A published answer to a challenge. [`PublishedAnswer::withdraw`] removes it. Dropping the value removes a
+/// file, but not a TXT record.
 #[derive(Debug)]
 pub(crate) struct PublishedAnswer {
     file: Option<PathBuf>,
     record: Option<PublishedRecord>,
 }
 
-/// A TXT record.
+/// A TXT record that answers a DNS-01 challenge.
 #[derive(Debug)]
 struct PublishedRecord {
     publisher: RecordPublisher,
@@ -49,7 +50,7 @@ struct PublishedRecord {
     value: String,
 }
 
-/// The way to change the records of a zone.
+/// The way in which records of a zone are changed.
 #[derive(Debug, Clone)]
 enum RecordPublisher {
     Hook(DnsHook),
@@ -102,7 +103,7 @@ pub(crate) async fn publish(
     Ok(PublishedAnswer { file: Some(file), record: None })
 }
 
-/// A certificate that proves our knowledge of the challenge (RFC 8737, section 3).
+/// The certificate that answers a TLS-ALPN-01 challenge (RFC 8737, section 3).
 fn answering_certificate(name: &str, digest: &[u8]) -> Result<String, rcgen::Error> {
     let mut parameters = parameters(name, VALIDITY)?;
     parameters.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
@@ -137,7 +138,7 @@ async fn publish_record(
 }
 
 impl PublishedAnswer {
-    /// Takes the answer back.
+    /// Removes the answer.
     pub(crate) async fn withdraw(mut self) {
         let Some(PublishedRecord { publisher, name, value }) = self.record.take() else { return };
         if let Err(failure) = publisher.change(RecordChange::Remove, &name, &value).await {
@@ -149,7 +150,7 @@ impl PublishedAnswer {
 impl Drop for PublishedAnswer {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            // A file that stays only answers a challenge that the authority no longer asks for.
+            // A failure does no harm: the file answers a challenge that the authority no longer looks for.
             let _ = fs::remove_file(file);
         }
     }

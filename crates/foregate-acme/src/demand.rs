@@ -1,5 +1,5 @@
-//! Admission of names that the configuration does not list: a list, a question to the operator's
-//! address, and a rate.
+//! Admission of names for which a handshake demands a certificate although no site lists them. The checks
+//! are a list of patterns, a request to the operator's `ask` address, and a rate limit.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 use crate::http::Client;
 use crate::names::{is_host_name, matches};
 
-/// Names that are remembered as refused. Beyond, the oldest ones are forgotten, and asked about
-/// again.
+/// The most refused names that are remembered. When there are more, the expired ones are forgotten, and
+/// if that does not suffice, all of them.
 const REFUSED_MOST: usize = 10_000;
-/// How long a name stays refused before it is asked for again.
+/// How long a name is refused without another request to the `ask` address.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
-/// Questions to the operator's address for each certificate that the rate allows: most names of
-/// attackers are refused by it.
+/// The rate of requests to the `ask` address is this many times the rate of orders: attackers send many
+/// names, and the operator's server refuses most of them.
 const QUESTIONS: u32 = 10;
 
-/// The admission of names.
+/// Decides which names may get a certificate on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     refused: Mutex<HashMap<String, Instant>>,
@@ -27,14 +27,14 @@ pub(crate) struct Admission {
     questions: Mutex<Option<Bucket>>,
 }
 
-/// The answer to the question if a name may have a certificate.
+/// The decision whether a name may have a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    /// Yes, and an order for it is counted.
+    /// The name may have a certificate.
     Yes,
-    /// No.
+    /// The name may have no certificate.
     Refused,
-    /// There were too many.
+    /// The rate limit is exhausted.
     Limited,
 }
 
@@ -90,10 +90,10 @@ impl Admission {
     }
 }
 
-/// Asks the operator's address about a name.
+/// Asks the operator's server whether a name may have a certificate.
 async fn ask(address: &str, name: &str) -> Result<bool, String> {
     let separator = if address.contains('?') { '&' } else { '?' };
-    // A host's name needs no escapes.
+    // A host name needs no percent-encoding.
     let address = format!("{address}{separator}domain={name}");
     let client = Client::new(None).map_err(|error| error.to_string())?;
     let status = client.get(&address).await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! A certificate that the keeper looks after.
+//! The state of one certificate that the keeper obtains and renews.
 
 use foregate_proxy::settings::automatic::{Automatic, IssuedBy};
 use foregate_proxy::tls::CertificateReport;
@@ -8,7 +8,7 @@ use crate::internal;
 use crate::schedule::renewal;
 use crate::storage::{Record, Storage};
 
-/// How often an authority is asked whether its suggestion for a renewal has changed, in seconds.
+/// Seconds between two requests to an authority for the renewal window that it suggests.
 const WINDOW_EVERY: i64 = 6 * 3600;
 
 /// A name with its certificate, and the history of the attempts at it.
@@ -17,14 +17,14 @@ pub(crate) struct Entry {
     pub(crate) issuer: IssuedBy,
     pub(crate) facts: Option<Facts>,
     pub(crate) record: Record,
-    /// The time of the next question about the renewal.
+    /// The time of the next request for the renewal window, seconds since 1970.
     pub(crate) window_at: i64,
-    /// A handshake demanded the name; the configuration does not list it.
+    /// `true` if the configuration does not list the name, and a handshake demanded it.
     pub(crate) demanded: bool,
-    /// A handshake waits for the next attempt, which would not be made without one.
+    /// `true` if a handshake waits for an attempt. A demanded name without a usable certificate is tried only then.
     pub(crate) asked: bool,
     pub(crate) in_flight: bool,
-    /// Nothing is done before.
+    /// No attempt is made before this time, seconds since 1970.
     pub(crate) not_before: i64,
 }
 
@@ -60,7 +60,7 @@ impl Entry {
         renew_at.max(self.not_before)
     }
 
-    /// Returns true if the certificate comes from an authority that the configuration still names.
+    /// Returns true if the configuration still names the authority that issued the certificate.
     fn issuer_stands(&self, automatic: &Automatic) -> bool {
         match self.issuer {
             IssuedBy::Internal => self.record.issuer == internal::ISSUER,
@@ -70,7 +70,7 @@ impl Entry {
         }
     }
 
-    /// The state of the certificate, for people.
+    /// The state of the certificate, for the status output.
     pub(crate) fn report(&self, automatic: &Automatic, name: &str) -> CertificateReport {
         let state = match &self.facts {
             Some(facts) if facts.is_temporary => "temporary",

@@ -19,15 +19,15 @@ pub(crate) struct Failure {
 /// The party at fault, which decides how soon another attempt makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// The authority cannot be reached, or fails itself.
+    /// The authority cannot be reached, or answers with an error of its own.
     Unreachable,
     /// The authority could not verify that we control the name.
     Refused,
-    /// The authority has had too many requests.
+    /// The authority has received too many requests.
     RateLimited,
-    /// Something of this machine: files, or the hook.
+    /// A local problem: files, the configuration, or the hook.
     Local,
-    /// Another process is at it.
+    /// Another process is working on the same name or account.
     Busy,
 }
 
@@ -36,14 +36,14 @@ impl Failure {
         Self { kind, message: message.into(), remedy: remedy.into() }
     }
 
-    /// A file that cannot be written or read.
+    /// The failure for a file that cannot be read or written.
     pub(crate) fn of_file(what: &str, error: &std::io::Error) -> Self {
         let remedy =
             "let the user who runs the proxy write in the storage folder, and see that the disk has room";
         Self::new(FailureKind::Local, format!("{what}: {error}"), remedy)
     }
 
-    /// An error of the conversation with an authority.
+    /// The failure for an error while talking to an authority.
     pub(crate) fn of_authority(directory: &str, error: &AcmeError) -> Self {
         match error {
             AcmeError::Api(problem) => Self::of_problem(directory, problem, None),
@@ -65,8 +65,8 @@ impl Failure {
         }
     }
 
-    /// A problem document (RFC 8555, section 6.7) of an authority. `challenge`: the one that it
-    /// belongs to.
+    /// The failure for a problem document (RFC 8555, section 6.7) of an authority. `challenge` is the challenge
+    /// that the document is about, if any.
     pub(crate) fn of_problem(directory: &str, problem: &Problem, challenge: Option<ChallengeKind>) -> Self {
         let word = problem.r#type.as_deref().unwrap_or_default();
         let word = word.rsplit(':').next().unwrap_or_default();
@@ -94,7 +94,7 @@ impl Failure {
         Self::new(kind, message, remedy)
     }
 
-    /// Returns true if the same order can be tried again at once.
+    /// Returns true if the authority refused a nonce: the same order can be tried again at once.
     pub(crate) fn is_nonce(error: &AcmeError) -> bool {
         let AcmeError::Api(problem) = error else { return false };
         problem.r#type.as_deref().is_some_and(|word| word.ends_with(":badNonce"))
@@ -123,10 +123,10 @@ pub(crate) fn pause(kind: FailureKind, failures: u32) -> Duration {
         |first: u64, most: u64| first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
     Duration::from_secs(match kind {
         FailureKind::Busy => 2,
-        // Waiting does no harm in these cases: the old certificate still serves, and a machine that
-        // starts often has its network a little later.
+        // The pause begins short, since a machine that has just started often has its network a little later.
+        // Longer pauses do no harm: the old certificate is still in use.
         FailureKind::Unreachable => doubled(2, 10 * MINUTE),
-        // Authorities allow some five failed validations for a name and hour.
+        // Authorities allow about five failed validations per name and hour.
         FailureKind::Refused => doubled(10, 6 * 60 * MINUTE),
         FailureKind::RateLimited => 60 * MINUTE,
         FailureKind::Local => doubled(10, 60 * MINUTE),

@@ -1,4 +1,5 @@
-//! A small HTTP client for authorities and for the address that is asked about names: a connection for each request.
+//! A small HTTP client for requests to authorities and to the operator's `ask` address. Each request has its
+//! own connection.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,29 +21,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The longest time for a request and its response.
+/// The time limit for a request and its response.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest time for a connection to one address.
+/// The time limit for connecting to one address.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Bytes of a response. A chain of certificates has a few thousand.
+/// The most bytes of a response. A certificate chain has a few thousand.
 const BODY_MOST: usize = 1024 * 1024;
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// A client; a clone shares its authorities.
+/// An HTTP client. A clone shares the trusted root certificates.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     connector: Arc<Connector>,
 }
 
 impl Client {
-    /// A client that trusts these authorities.
+    /// Creates a client that trusts the root certificates in the file `roots`, or the default ones.
     pub(crate) fn new(roots: Option<&std::path::Path>) -> Result<Self, foregate_proxy::tls::TlsError> {
         let tls = UpstreamTls { authorities: roots.map(ToOwned::to_owned), ..UpstreamTls::default() };
         Ok(Self { connector: Arc::new(Connector::new(&tls, UpstreamProtocol::Http1)?) })
     }
 
-    /// The status of the answer to GET.
+    /// Sends a GET and returns the status of the response.
     pub(crate) async fn get(&self, uri: &str) -> Result<u16, Fault> {
         let request = Request::get(uri).body(Full::<Bytes>::default())?;
         Ok(self.send(request).await?.status().as_u16())
@@ -77,7 +78,7 @@ impl Client {
     }
 }
 
-/// Tries the addresses of a host in turn.
+/// Connects to a host, trying its addresses in turn.
 pub(crate) async fn connect(host: &str, port: u16) -> Result<TcpStream, Fault> {
     let mut last = Fault::from("the name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {

@@ -1,6 +1,7 @@
-//! The internal authority, for names that no public one issues certificates for.
+//! The internal authority, for names for which no public authority issues certificates.
 //!
-//! Its root is made with the first certificate and stays in the storage. Clients trust it once it is installed with them.
+//! The root certificate is made with the first certificate and stays in the storage. A client trusts this
+//! authority once the root certificate is installed on it.
 
 use std::io;
 use std::path::Path;
@@ -60,7 +61,8 @@ fn root(storage: &Storage, is_retry: bool) -> io::Result<(String, KeyPair)> {
     }
     let lock = storage.lock_and_wait(ISSUER)?;
     if certificate.exists() && !is_retry {
-        // Another process may have made it meanwhile; one that is no longer valid is replaced.
+        // Another process may have made the root meanwhile, so look once more. If the root on disk is expired,
+        // the second call replaces it.
         drop(lock);
         return root(storage, true);
     }

@@ -24,17 +24,18 @@ use crate::order::{IssuedCertificate, order, renewal_window};
 use crate::schedule::{renewal, spread};
 use crate::storage::{Record, Storage};
 
-/// Orders at the same time.
+/// The most orders at the same time.
 const ORDERS: usize = 8;
-/// The longest time between two looks at the names that are due.
+/// The longest pause between two checks for names that are due.
 const LOOK: Duration = Duration::from_secs(60);
-/// Names of handshakes that are kept. Beyond, one that has a certificate is forgotten, and found in
-/// the storage again.
+/// The most demanded names in memory. A further name displaces another one that has no order under way.
+/// If the other name has a certificate, its next handshake finds the certificate in the storage.
 const DEMANDED_MOST: usize = 10_000;
-/// A restart tries failed names again, but each of them not more often than this, in seconds.
+/// A restart shortens the pause after failures: a name is tried again this many seconds after its last
+/// attempt.
 const RESTART: i64 = 60;
 
-/// Obtains certificates and renews them. A clone shares everything.
+/// Obtains certificates and renews them. All clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Keeper {
     shared: Arc<KeeperShared>,
@@ -42,16 +43,16 @@ pub struct Keeper {
 
 #[derive(Debug, Default)]
 struct KeeperShared {
-    /// The configuration that is followed, if it has anything for the keeper.
+    /// The configuration in effect. `None` if it has no automatic certificates.
     plan: Mutex<Option<Arc<Automatic>>>,
     entries: Mutex<BTreeMap<String, Entry>>,
     runs: AtomicBool,
-    /// Something is due, or another configuration is followed.
+    /// Wakes the loop: an attempt has ended, a handshake waits, or the configuration has changed.
     wake: Notify,
-    /// An attempt has ended.
+    /// Wakes handshakes that wait for the end of an attempt.
     ended: Notify,
     admission: Admission,
-    /// By directory: the time before which an authority wants no more orders.
+    /// By the authority's directory: the time until which it gets no orders, seconds since 1970.
     blocked: Mutex<BTreeMap<String, i64>>,
     counts: Counts,
 }
@@ -71,8 +72,8 @@ impl Keeper {
         Self::default()
     }
 
-    /// Sees to it that each name has a certificate before a configuration takes effect: the stored
-    /// one, or one that is signed by ourselves until there is a better one.
+    /// Makes sure that each name has a certificate before a configuration takes effect. A name without a
+    /// stored certificate gets one of the internal authority, or a temporary one that we sign ourselves.
     ///
     /// # Errors
     ///
@@ -113,7 +114,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Follows a configuration that has taken effect.
+    /// Takes over a configuration that has taken effect, or stops if it is `None`.
     pub fn follow(&self, automatic: Option<Arc<Automatic>>) {
         let shared = &self.shared;
         let Some(automatic) = automatic else {
@@ -180,13 +181,13 @@ async fn look_and_wait(shared: &Arc<KeeperShared>) {
 }
 
 impl KeeperShared {
-    /// Begins the orders that are due; returns the time until the next one is.
+    /// Begins the attempts that are due, and returns the time until the next one is due.
     fn begin_due(self: &Arc<Self>, automatic: &Arc<Automatic>, orders: &Arc<Semaphore>) -> Duration {
         let now = now();
         let mut next = now + LOOK.as_secs() as i64;
         let mut entries = self.entries.lock();
         for (name, entry) in entries.iter_mut().filter(|(_, entry)| !entry.in_flight) {
-            // Names that a handshake asked for are tried again when another handshake asks.
+            // A demanded name without a usable certificate is only tried while a handshake waits for it.
             if entry.demanded && !entry.is_usable() && !entry.asked {
                 continue;
             }
@@ -196,7 +197,7 @@ impl KeeperShared {
                 continue;
             }
             let Ok(permit) = Arc::clone(orders).try_acquire_owned() else {
-                // The end of an attempt wakes this loop.
+                // No further order may begin now. The end of an attempt wakes the loop again.
                 break;
             };
             entry.in_flight = true;
@@ -259,7 +260,7 @@ impl KeeperShared {
         let Some(_lock) = lock else {
             return Err(Failure::new(FailureKind::Busy, "another process is at it", "it is looked at again"));
         };
-        // Another process may have done it, or have failed just now.
+        // Another process may have renewed the certificate, or have failed to, since the last read.
         let fresh = Entry::read(storage, automatic, name, entry.issuer, entry.demanded);
         let is_news = fresh.record.renew_at != entry.record.renew_at
             || fresh.record.attempted != entry.record.attempted;
@@ -302,7 +303,7 @@ impl KeeperShared {
         Ok(())
     }
 
-    /// Asks whether the authority wants the certificate to be renewed earlier, or later.
+    /// Asks the authority for its renewal window, and moves the time of the renewal into the window.
     async fn look_at_window(
         &self,
         storage: &Storage,
@@ -324,7 +325,7 @@ impl KeeperShared {
         storage.put_record(name, &record).map_err(|error| Failure::of_file("the record of a name", &error))
     }
 
-    /// A certificate of the first authority that issues one.
+    /// Obtains a certificate from the first authority that issues one.
     async fn issue(
         &self,
         storage: &Storage,
@@ -362,7 +363,7 @@ impl KeeperShared {
                 }
             }
         }
-        // The one that can be tried again first sets the pause.
+        // The failure with the shortest pause comes first and decides when the next attempt is made.
         failures.sort_by_key(|failure| pause(failure.kind, 1));
         let mut failures = failures.into_iter();
         let Some(mut first) = failures.next() else {
@@ -375,7 +376,7 @@ impl KeeperShared {
     }
 }
 
-/// The challenge of an attempt: after a failure it is the turn of the next one.
+/// Chooses the challenge of an attempt. After each failure, the next possible challenge is chosen.
 fn challenge(automatic: &Automatic, name: &str, failures: u32) -> Result<ChallengeKind, Failure> {
     let is_possible = |kind: &&ChallengeKind| match kind {
         ChallengeKind::Dns => automatic.publishes_records(name),
@@ -426,7 +427,7 @@ impl KeeperShared {
         let on_demand = automatic.on_demand.as_ref()?;
         let files = automatic.certificate(name);
         loop {
-            // Before the look: an attempt that ends in between is not missed.
+            // Register before reading the state, so that the end of an attempt in between is not missed.
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
@@ -450,7 +451,8 @@ impl KeeperShared {
         }) > now()
     }
 
-    /// Takes on a certificate that the storage has from an earlier time.
+    /// Adds an entry for a demanded name whose certificate is already in the storage. Returns false if there is
+    /// none.
     fn adopt(&self, automatic: &Automatic, name: &str) -> bool {
         if !crate::names::is_host_name(name) {
             return false;
@@ -465,7 +467,7 @@ impl KeeperShared {
         is_usable
     }
 
-    /// Begins an order for a name of a handshake, if it may have one.
+    /// Begins an order for the name of a handshake if the name may have a certificate.
     async fn demand(
         &self,
         automatic: &Automatic,
@@ -488,29 +490,29 @@ impl KeeperShared {
                 let entry = Entry::read(&storage, automatic, name, IssuedBy::Authorities, true);
                 self.insert(name, Entry { asked: true, ..entry });
                 self.wake.notify_one();
-                // The loop marks it as under way before the next look at it.
+                // Lets the loop mark the attempt as under way before the state is read again.
                 tokio::task::yield_now().await;
                 self.wait_for_begin(name).await
             }
         }
     }
 
-    /// Waits until the loop has begun the attempt, or ended it.
+    /// Waits until the loop has begun the attempt for a name, or ended it.
     async fn wait_for_begin(&self, name: &str) -> bool {
         loop {
             let ended = self.ended.notified();
             let state = self.state_of(name);
             match state {
                 Some((true, _)) => return true,
-                // All places for orders are taken.
+                // All orders that may run at the same time are under way, so the attempt has not begun.
                 Some((false, true)) => drop(tokio::time::timeout(Duration::from_millis(50), ended).await),
                 _ => return false,
             }
         }
     }
 
-    /// Of a known name: true if it is usable or ordered now; true if a handshake waits for its
-    /// order to begin.
+    /// The state of a known name as two flags. The first is true if the certificate is usable or an order is
+    /// under way; the second is true if a handshake waits for the order to begin.
     fn state_of(&self, name: &str) -> Option<(bool, bool)> {
         let entries = self.entries.lock();
         entries.get(name).map(|entry| (entry.is_usable() || entry.in_flight, entry.asked))

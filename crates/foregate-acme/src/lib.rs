@@ -1,12 +1,13 @@
 //! Certificates that the proxy obtains itself.
 //!
-//! A [`Keeper`] follows the configuration: it obtains a certificate for each name, from an authority that speaks ACME (RFC 8555) or
-//! from the internal one, renews it well before its end, and writes it into the [storage](storage::Storage), where the proxy reads
-//! it like any other certificate. It has a thread and a runtime of its own, so that requests never wait for it. A failure leaves the
-//! old certificate in its place.
+//! A [`Keeper`] follows the configuration: for each name, it obtains a certificate from an authority that
+//! speaks ACME (RFC 8555) or from the internal one, renews the certificate well before its end, and writes it
+//! into the [storage](storage::Storage). The proxy reads it from there like any other certificate. The keeper
+//! has a thread and a runtime of its own, so that requests never wait for it. After a failure, the old
+//! certificate remains.
 //!
-//! Answers to challenges are files in the storage, too. All processes that share it can give them, and only one at a time orders a
-//! certificate for a name.
+//! Answers to challenges are files in the storage, too. All processes that share the storage can give these
+//! answers, and only one process at a time orders a certificate for a name.
 
 #![forbid(unsafe_code)]
 

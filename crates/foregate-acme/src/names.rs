@@ -1,19 +1,19 @@
-//! Names for which a certificate can be had.
+//! Checks for which names a certificate can be obtained.
 
 use std::net::IpAddr;
 
 /// The reason why no authority issues a certificate for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Obstacle {
-    /// `*`: it is every name, and a certificate has names.
+    /// The host is `*`: it stands for every name, but a certificate must list names.
     Any,
-    /// A wildcard, which authorities issue after a DNS-01 challenge alone.
+    /// A wildcard without a way to answer DNS-01: authorities issue wildcards only after a DNS-01 challenge.
     Wildcard,
-    /// An address.
+    /// An IP address.
     Address,
-    /// A name that only the own network knows, such as `localhost` or `nas.local`.
+    /// A name that is only valid in a local network, such as `localhost` or `nas.local`.
     Local,
-    /// No name of a host.
+    /// Text that is not a valid host name.
     Malformed,
 }
 
@@ -21,8 +21,8 @@ pub enum Obstacle {
 /// `internal`).
 const LOCAL: &[&str] = &["localhost", "local", "internal", "home.arpa", "lan", "home", "corp"];
 
-/// The obstacle for a host as a site states it, where there is one. `dns`: DNS-01 challenges can be
-/// answered.
+/// Returns the reason why no authority issues a certificate for the host of a site, if there is one. `dns`
+/// is true if DNS-01 challenges can be answered.
 pub fn obstacle(host: &str, dns: bool) -> Option<Obstacle> {
     if host == "*" {
         return Some(Obstacle::Any);
@@ -42,7 +42,7 @@ pub fn obstacle(host: &str, dns: bool) -> Option<Obstacle> {
     (host != name && !dns).then_some(Obstacle::Wildcard)
 }
 
-/// Returns true for a host's name in lower case: labels of letters, digits and hyphens.
+/// Returns true for a host name in lower case: labels of letters, digits and hyphens.
 pub(crate) fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner =
@@ -52,7 +52,7 @@ pub(crate) fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// Returns true if a pattern, `a.example` or `*.example`, takes a name.
+/// Returns true if a name matches a pattern such as `a.example` or `*.example`.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(above) => name.strip_suffix(above).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),

@@ -15,7 +15,7 @@ use crate::challenge::{PublishedAnswer, acme_type, publish};
 use crate::failure::{Failure, FailureKind};
 use crate::storage::Storage;
 
-/// The time limit for an authority to look for the answer to a challenge, and to issue.
+/// The time limits for polling: the authority verifies the answers to its challenges, then issues.
 const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
@@ -26,11 +26,11 @@ const POLL: RetryPolicy = RetryPolicy::new()
 pub(crate) struct IssuedCertificate {
     /// Key and chain in PEM.
     pub(crate) pem: String,
-    /// The time that the authority suggests for the renewal, seconds since 1970, from and to.
+    /// The start and the end of the renewal window that the authority suggests, seconds since 1970.
     pub(crate) window: Option<(i64, i64)>,
 }
 
-/// Orders a certificate for a name. `replaces` is the certificate that it renews.
+/// Orders a certificate for a name. `replaces` is the old certificate, if this is a renewal.
 pub(crate) async fn order(
     storage: &Storage,
     automatic: &Automatic,
@@ -114,8 +114,8 @@ impl Attempt<'_> {
         if let Some(replaces) = replaces {
             match self.account.new_order(&new().replaces(replaces.clone())).await {
                 Ok(order) => return Ok(order),
-                // One that was replaced already, that the authority does not know, or an authority
-                // without renewal information.
+                // The old certificate was already replaced, or the authority does not know it, or the
+                // authority has no renewal information. Order without `replaces`.
                 Err(error) => {
                     tracing::debug!(%error, name = self.name, "the order does not say what it replaces");
                 }
@@ -124,7 +124,7 @@ impl Attempt<'_> {
         self.account.new_order(&new()).await
     }
 
-    /// Answers all challenges, and waits until the authority has seen the answers.
+    /// Answers all challenges, and waits until the authority has verified the answers.
     async fn validate(
         &self,
         order: &mut Order,
@@ -156,7 +156,7 @@ impl Attempt<'_> {
         match order.poll_ready(&POLL).await {
             Ok(OrderStatus::Invalid) => Err(self.reason(order).await.into()),
             Ok(_) => Ok(()),
-            // The state of the order has the reason.
+            // An error in the state of the order names the reason of the failure.
             Err(AcmeError::Api(problem)) if !Failure::is_nonce(&AcmeError::Api(problem.clone())) => {
                 Err(Failure::of_problem(&self.authority.directory, &problem, Some(self.kind)).into())
             }
@@ -179,18 +179,17 @@ impl Attempt<'_> {
         Failure::new(FailureKind::Refused, message, "it is tried again")
     }
 
-    /// A new key in PEM, and the request for a certificate with it.
+    /// Generates a key. The result is the key in PEM, and the certificate signing request.
     fn request(&self) -> Result<(String, Vec<u8>), rcgen::Error> {
         let key = KeyPair::generate()?;
-        // The authority chooses the validity.
+        // The authority chooses the validity itself, so this duration has no effect.
         let parameters = parameters(self.name, time::Duration::days(1))?;
         let request = parameters.serialize_request(&key)?;
         Ok((key.serialize_pem(), request.der().to_vec()))
     }
 }
 
-/// The time that the authority suggests for the renewal of a certificate (RFC 9773), where it
-/// suggests one.
+/// Asks for the renewal window of a new certificate (RFC 9773). `None` if the authority suggests no window.
 async fn window(account: &Account, pem: &str) -> Option<(i64, i64)> {
     let id = crate::certificate::Facts::read(pem.as_bytes())?.id?;
     let (info, _) = account.renewal_info(&id).await.ok()?;
@@ -198,8 +197,8 @@ async fn window(account: &Account, pem: &str) -> Option<(i64, i64)> {
     Some((window.start.unix_timestamp(), window.end.unix_timestamp()))
 }
 
-/// Asks for the window of a certificate that was issued some time ago. Authorities that must revoke
-/// certificates move it.
+/// Asks for the renewal window of a certificate that was issued some time ago. An authority that has to
+/// revoke certificates moves their windows forward.
 pub(crate) async fn renewal_window(
     storage: &Storage,
     automatic: &Automatic,

@@ -4,14 +4,17 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use crate::certificate::Facts;
 
-/// Where an authority suggests a time, no certificate is renewed within this time of its issue, or within a quarter of its life.
+/// The least age of a certificate at its renewal if the authority suggests a time: this many seconds, or a
+/// quarter of its lifetime if that is less.
 const LEAST_AGE: i64 = 3600;
 
-/// Seconds that are left for a renewal at its latest, or a quarter of the certificate's life where that is less.
+/// The least time from a renewal to the end of the certificate: this many seconds, or a quarter of its
+/// lifetime if that is less.
 const LEAST_LEFT: i64 = 60;
 
-/// The time to renew a certificate, seconds since 1970: a moment of the window that its authority suggests (RFC 9773), else after two
-/// thirds of its life. Both are spread, so that certificates that were issued together are not renewed together. `spread` is from 0 to 1.
+/// Chooses the time to renew a certificate, seconds since 1970: a moment within the window that the authority
+/// suggests (RFC 9773), or after two thirds of the lifetime if there is no window. `spread`, from 0 to 1,
+/// shifts the time, so that certificates that were issued together are not renewed together.
 pub(crate) fn renewal(facts: &Facts, window: Option<(i64, i64)>, spread: f64) -> i64 {
     let lifetime = facts.lifetime();
     let part = |numerator: i64, denominator: i64| {
@@ -23,13 +26,13 @@ pub(crate) fn renewal(facts: &Facts, window: Option<(i64, i64)>, spread: f64) ->
     let earliest = facts.not_before.saturating_add(part(1, 4).min(LEAST_AGE));
     // A window that ends with the certificate would leave no time for a second attempt.
     let latest = facts.not_after - part(1, 10).max(part(1, 4).min(LEAST_LEFT));
-    // Windows of days make no sense for certificates of hours.
+    // A window that is longer than the lifetime makes no sense: ignore it.
     if to - from > lifetime { usual } else { chosen.clamp(earliest, latest) }
 }
 
-/// A number from 0 to 1.
+/// A random number from 0 to 1.
 pub(crate) fn spread() -> f64 {
-    // Keys of hash tables are random.
+    // The standard library seeds each hasher with random keys.
     let number = RandomState::new().hash_one(0_u8) >> 11;
     number as f64 / (1_u64 << 53) as f64
 }

@@ -1,8 +1,8 @@
 //! The storage: certificates, accounts, challenges and locks in one folder, which several processes
 //! may share.
 //!
-//! Files are replaced by renaming, so that a reader sees either the old or the new one. They have
-//! mode 0600 from their first byte on.
+//! Files are replaced by renaming, so that a reader sees either the old or the new file. Files are
+//! created with mode 0600.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -16,24 +16,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::certificate::Facts;
 
-/// Bytes of a file of the storage; a longer one is refused.
+/// The most bytes of a file in the storage. A longer file is refused.
 const FILE_MOST: u64 = 1024 * 1024;
 
-/// The storage of a configuration.
+/// The storage folder of a configuration.
 #[derive(Debug, Clone)]
 pub struct Storage {
     folder: PathBuf,
 }
 
-/// The facts that are stored with a certificate.
+/// The data that is stored next to a certificate.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Record {
-    /// The directory of the authority that issued it; empty without an authority.
+    /// The directory of the authority that issued the certificate. Empty if no authority did.
     pub(crate) issuer: String,
-    /// The time to renew it, seconds since 1970; 0: not chosen.
+    /// The time to renew the certificate, seconds since 1970. 0 if no time is chosen.
     pub(crate) renew_at: i64,
-    /// Attempts that have failed since the last that succeeded.
+    /// The number of failed attempts since the last successful one.
     pub(crate) failures: u32,
     /// The time of the last attempt, seconds since 1970.
     pub(crate) attempted: i64,
@@ -43,7 +43,7 @@ pub(crate) struct Record {
     pub(crate) error: Option<String>,
 }
 
-/// A lock of the storage, released when it is dropped or the process ends.
+/// A lock of the storage. It is released when the value is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
 
@@ -71,14 +71,13 @@ impl Storage {
         for entry in fs::read_dir(challenges).into_iter().flatten().flatten() {
             let modified = entry.metadata().and_then(|meta| meta.modified());
             if modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > OLD)) {
-                // One that stays is of no harm.
+                // A file that cannot be removed does no harm.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 
-    /// The certificate of a name with its key, and its facts; `None` where there is none that can
-    /// be read.
+    /// Reads the stored certificate of a name. `None` if there is no certificate, or if it cannot be read.
     pub(crate) fn certificate(&self, automatic: &Automatic, name: &str) -> Option<Facts> {
         Facts::read(&read(&automatic.certificate(name).certificate).ok()?)
     }
@@ -88,9 +87,9 @@ impl Storage {
         replace(&automatic.certificate(name).certificate, pem.as_bytes())
     }
 
-    /// The stored facts about a name.
+    /// Reads the record of a name: the data that is stored next to its certificate.
     pub(crate) fn record(&self, name: &str) -> Record {
-        // One that cannot be read tells nothing; then the certificate alone counts.
+        // A record that cannot be read counts as an empty one: the certificate alone decides.
         read(&self.record_file(name))
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok())
@@ -115,7 +114,7 @@ impl Storage {
     }
 
     pub(crate) fn forget_account(&self, key: &str) {
-        // If the file stays, the next start finds it useless again.
+        // A failure does no harm: the authority refuses the account again, and we try to remove the file again.
         let _ = fs::remove_file(self.account_file(key));
     }
 
@@ -128,7 +127,7 @@ impl Storage {
         self.folder.join("internal").join(name)
     }
 
-    /// Takes a lock that all processes with this storage respect; `None` where another one has it.
+    /// Takes a lock that all processes with this storage respect. `None` if another process holds the lock.
     pub(crate) fn lock(&self, name: &str) -> io::Result<Option<Lock>> {
         let file = self.lock_file(name)?;
         match file.try_lock() {
@@ -138,7 +137,7 @@ impl Storage {
         }
     }
 
-    /// Takes the lock of a name for a moment's work: waits for the other process.
+    /// Takes the lock of a name, and waits while another process holds it. For locks that are held briefly.
     pub(crate) fn lock_and_wait(&self, name: &str) -> io::Result<Lock> {
         let file = self.lock_file(name)?;
         file.lock()?;
@@ -175,7 +174,7 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     };
     let written = write();
     if written.is_err() {
-        // The old one is in its place; this one is of no use.
+        // The old file is still in place, and the incomplete new one is of no use.
         let _ = fs::remove_file(&new);
     }
     written

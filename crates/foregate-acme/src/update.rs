@@ -1,4 +1,4 @@
-//! Records of challenges by dynamic updates of a zone (RFC 2136), over TCP.
+//! Publishes the TXT records of challenges by dynamic updates of a zone (RFC 2136), over TCP.
 
 mod message;
 
@@ -13,7 +13,7 @@ use self::message::{UpdateMessage, UpdateRefusal};
 use crate::failure::{Failure, FailureKind};
 use crate::http::connect;
 
-/// The longest time for an update, with its connection.
+/// The time limit for an update, including the connection.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Adds or removes a TXT record.
@@ -29,7 +29,8 @@ pub(crate) async fn change(
         Failure::new(FailureKind::Local, message, remedy)
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // The id only matches an answer to its request; each connection has one request.
+    // The id only serves to match an answer to its request, and each connection has one request. So it
+    // need not be hard to guess.
     let id = (now.subsec_micros() & 0xffff) as u16;
     let Some(message) = UpdateMessage::new(update, (change, record, value), id, now.as_secs()) else {
         return Err(failed("the record does not fit in a message".to_owned(), "take a shorter name"));
@@ -48,7 +49,7 @@ pub(crate) async fn change(
     message.check(&answer, now).map_err(|refusal| failed(refusal.to_string(), remedy(refusal)))
 }
 
-/// The advice for a refusal.
+/// The advice to the operator for a refusal.
 fn remedy(refusal: UpdateRefusal) -> &'static str {
     match refusal {
         UpdateRefusal::Malformed => "see that the address is that of a nameserver that takes updates",
@@ -67,7 +68,8 @@ fn remedy(refusal: UpdateRefusal) -> &'static str {
     }
 }
 
-/// Sends a message, and returns the answer. Over TCP each has its length in front (RFC 1035, section 4.2.2), which bounds it.
+/// Sends a message, and returns the answer. Over TCP, two bytes with the length precede each message (RFC
+/// 1035, section 4.2.2), so an answer has at most 64 KiB.
 async fn exchange(
     host: &str,
     port: u16,

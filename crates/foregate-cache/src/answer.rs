@@ -45,8 +45,8 @@ impl StoredHead {
     /// Writes the fields of the answer to a request into `out`, which is cleared first: those of the stored response and Age. The client's
     /// conditions and ranges are evaluated here (RFC 9111, section 4.3.2).
     ///
-    /// `length` is that of the stored body; `None` while the body is being fetched and its length is unknown, and then there are no parts.
-    /// `boundary` is a random number.
+    /// `length` is the length of the stored body. It is `None` while the body is being fetched and its length is
+    /// unknown: ranges are ignored then. `boundary` is a random number.
     pub fn answer(
         &self,
         demands: &Demands,
@@ -56,7 +56,7 @@ impl StoredHead {
         boundary: u64,
         out: &mut HeaderList,
     ) -> Answer {
-        // Conditions are for responses that succeed (RFC 9110, section 13.2.1).
+        // Conditions only apply to successful responses (RFC 9110, section 13.2.1).
         if demands.conditional && (200..300).contains(&self.status) {
             match evaluate(request, &self.representation(), now.wall) {
                 Conditions::Met => {}
@@ -67,7 +67,7 @@ impl StoredHead {
                 }
             }
         }
-        // Ranges are for GET alone (RFC 9110, section 14.2).
+        // Ranges only apply to GET (RFC 9110, section 14.2).
         if demands.range
             && !demands.head
             && self.status == 200
@@ -109,7 +109,7 @@ impl StoredHead {
         Answer { status: 304, content: Content::None }
     }
 
-    /// `None` if the whole response is sent.
+    /// Writes the answer for the parts that the request asks for. `None` if the whole response is to be sent.
     fn parts(
         &self,
         parts: Ranges,

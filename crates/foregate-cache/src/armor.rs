@@ -1,14 +1,14 @@
 //! Caching by extension, and the check that keeps it from storing private pages (web cache deception).
 //!
 //! An attacker sends a victim to `/account/x.css`. An origin that ignores the end of the path answers with the account page, and a cache that
-//! goes by the extension stores it for all clients. So the extension has to fit Content-Type, and it counts only if every origin would read
-//! the same one.
+//! goes by the extension stores it for all clients. So the extension has to fit Content-Type, and it counts
+//! only if every origin would find the same extension in the path.
 
 use foregate_wire::{Slashes, other_readings};
 
 use crate::text::trim;
 
-/// The longest extension that is looked at, in bytes.
+/// The longest extension that is recognized, in bytes.
 const MAX_EXTENSION: usize = 12;
 
 /// Caching by the extension of the path, for responses without a lifetime of their own.
@@ -36,8 +36,8 @@ impl ExtensionRule {
     }
 }
 
-/// The extension of a path in normal form, in lower case. `None` if it has none, or if an origin could read another one: `/x%2Fy.css`,
-/// `/account%3F.css`, `/account;.css`.
+/// The extension of a path in normal form, in lower case. `None` if the path has no extension, or if an origin
+/// could find another one in it, as in `/x%2Fy.css`, `/account%3F.css` and `/account;.css`.
 pub(crate) fn extension(path: &[u8]) -> Option<String> {
     let extension = last_extension(path)?;
     let same = |reading: &[u8]| last_extension(reading).is_some_and(|other| other == extension);
@@ -54,8 +54,8 @@ fn last_extension(path: &[u8]) -> Option<String> {
     plain.then(|| String::from_utf8_lossy(extension).to_ascii_lowercase())
 }
 
-/// Returns whether a Content-Type is one that a path with this extension may have. A path without an extension, or with one that says nothing
-/// about its content, fits every type.
+/// Returns whether a Content-Type fits the extension of a path. Every type fits if there is no extension, or if
+/// the extension says nothing about the content.
 pub(crate) fn content_fits(extension: Option<&str>, content_type: Option<&[u8]>) -> bool {
     let Some(extension) = extension else { return true };
     let known = KINDS.iter().find(|(names, _)| names.split(' ').any(|name| name == extension));
@@ -67,7 +67,7 @@ pub(crate) fn content_fits(extension: Option<&str>, content_type: Option<&[u8]>)
     matches!(&*essence, "application/octet-stream" | "binary/octet-stream") || kind.fits(extension, &essence)
 }
 
-/// The content of files with certain extensions.
+/// The kind of content that a group of extensions stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ContentKind {
     Image,
@@ -97,7 +97,7 @@ const KINDS: [(&str, ContentKind); 9] = [
 ];
 
 impl ContentKind {
-    /// Returns whether it is cached by extension by default.
+    /// Returns whether the default rule caches files of this kind by their extension.
     fn is_static(self) -> bool {
         !matches!(self, Self::Page | Self::Data | Self::Text)
     }
@@ -105,7 +105,7 @@ impl ContentKind {
     fn fits(self, extension: &str, essence: &str) -> bool {
         let (major, minor) = essence.split_once('/').unwrap_or((essence, ""));
         match self {
-            // Origins convert: `.jpg` as image/webp, `.gif` as video/webm.
+            // Some origins convert images: a `.jpg` may arrive as image/webp, a `.gif` as video/webm.
             Self::Image => {
                 major == "image"
                     || extension == "gif" && matches!(essence, "video/webm" | "video/mp4")

@@ -7,17 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
-/// Pieces below this size are joined when a body is complete: each piece costs some 50 bytes in addition to its content.
+/// Pieces below this size are joined when a body is complete: each piece costs about 50 bytes in addition to
+/// its content.
 const SMALL_PIECE: usize = 4096;
-/// The longest piece that joining makes.
+/// The most bytes of a piece that is made by joining.
 const CHUNK: usize = 64 * 1024;
-/// Of bodies up to this length, all pieces below [`CHUNK`] are joined: each piece costs a system call whenever the body is sent.
+/// In bodies up to this length, all pieces below [`CHUNK`] are joined: each piece costs a system call whenever
+/// the body is sent.
 const SHORT: u64 = 256 * 1024;
 
 /// A complete body, in pieces that readers share.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
-    /// `None` if it is empty.
+    /// `None` if the body is empty.
     shared: Option<Arc<SharedBody>>,
 }
 
@@ -31,15 +33,16 @@ struct SharedBody {
 /// The accounting of a body.
 #[derive(Debug, Default)]
 struct Holding {
-    /// Entries of the store with this body.
+    /// The number of entries of the store that have this body.
     entries: usize,
-    /// The sum of the sizes of bodies that left the store, while it includes this one.
+    /// The total size of the bodies that left the store and still have readers. `Some` while this body is
+    /// counted in it.
     counted: Option<Arc<AtomicUsize>>,
 }
 
 impl Body {
-    /// Makes a body of its pieces. They have to be allocations of their own ([`Bytes::copy_from_slice`]): a slice of a larger buffer
-    /// would keep all of that in memory, which nothing counts.
+    /// Makes a body of its pieces. Each piece has to be its own allocation ([`Bytes::copy_from_slice`]): a slice of
+    /// a larger buffer would keep the whole buffer in memory, and no limit would count it.
     pub fn new(pieces: Vec<Bytes>) -> Self {
         let length = pieces.iter().map(|piece| piece.len() as u64).sum();
         let small = if length <= SHORT && pieces.len() > 1 { CHUNK } else { SMALL_PIECE };
@@ -75,7 +78,7 @@ impl Body {
         self.shared.as_ref().map_or(0, |shared| shared.length)
     }
 
-    /// Returns whether there is nothing in it.
+    /// Returns whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.shared.is_none()
     }
@@ -85,7 +88,7 @@ impl Body {
         self.shared.as_ref().map_or(&[], |shared| &shared.pieces)
     }
 
-    /// The pieces, for the last holder of the body; none while others hold it.
+    /// Takes the pieces out of the body if it has no other holder. Otherwise the result is empty.
     pub fn into_pieces(mut self) -> Vec<Bytes> {
         let Some(shared) = self.shared.as_mut().and_then(Arc::get_mut) else { return Vec::new() };
         let memory = shared.memory();
@@ -95,12 +98,12 @@ impl Body {
         std::mem::take(&mut shared.pieces).into_vec()
     }
 
-    /// The piece that begins at this offset, or the rest of the one that holds it. `None` at the end.
+    /// The piece that begins at this offset, or the rest of the piece that contains it. `None` at the end.
     pub fn at(&self, offset: u64) -> Option<Bytes> {
         piece_at(self.pieces().iter(), offset)
     }
 
-    /// A part, in pieces. It ends early where the body does.
+    /// A part of the body, in pieces. It is shorter than the range if the body ends earlier.
     pub fn part(&self, range: Range<u64>) -> impl Iterator<Item = Bytes> {
         let mut start = 0;
         self.pieces().iter().filter_map(move |piece| {
@@ -127,8 +130,8 @@ impl Body {
         }
     }
 
-    /// Records that an entry with this body has left its store. After the last entry, the body counts in `sum` for as long as it has a
-    /// reader.
+    /// Records that an entry with this body has left its store. Once no entry has the body any more, its size is
+    /// counted in `sum` as long as it has a reader.
     pub(crate) fn leave(&self, sum: &Arc<AtomicUsize>) {
         let Some(shared) = &self.shared else { return };
         let holding = &mut *shared.holding.lock();
@@ -160,7 +163,7 @@ impl Drop for SharedBody {
     }
 }
 
-/// Bytes that the allocator needs for each allocation, on average.
+/// The overhead of the allocator for each allocation, in bytes, on average.
 pub(crate) const ALLOCATION: usize = 16;
 /// Bytes of the counter that clones of a piece share.
 const SHARED: usize = 40;

@@ -7,38 +7,38 @@ use crate::text::is_token;
 /// How a request was handled, for the member that this cache adds to Cache-Status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
-    /// Why the request went to the origin. `None` is a hit.
+    /// The reason why the request went to the origin. `None` for a hit.
     pub forward: Option<Forward>,
-    /// The status of the origin's response, if the answer has another one.
+    /// The status of the origin's response, if the answer to the client has another status.
     pub forward_status: Option<u16>,
-    /// How long the response stays fresh, in seconds; negative for a stale one.
+    /// The remaining lifetime of the response in seconds. Negative for a stale response.
     pub ttl: Option<i64>,
     /// `true` if the response was stored.
     pub stored: bool,
-    /// `true` if the request waited for the fetch of another one.
+    /// `true` if the request waited for the fetch of another request.
     pub collapsed: bool,
     /// The key, to find the reason of a miss.
     pub key: Option<&'a [u8]>,
-    /// More, in a word.
+    /// A further detail, in one word.
     pub detail: Option<&'a str>,
 }
 
 /// Why a request went to the origin (RFC 9211, section 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// The settings say so.
+    /// The settings exclude the request from the cache.
     Bypass,
-    /// The method.
+    /// The method of the request requires that it goes to the origin.
     Method,
     /// Nothing is stored under the key.
     UriMiss,
-    /// Something is, for requests with other selecting fields.
+    /// Responses are stored under the key, but for requests with other selecting fields.
     VaryMiss,
     /// The client demanded a new response.
     Request,
     /// The stored response was stale.
     Stale,
-    /// A part is stored.
+    /// Only a part of the response is stored.
     Partial,
 }
 
@@ -58,7 +58,8 @@ impl Forward {
 }
 
 impl CacheStatus<'_> {
-    /// The member of the list, beginning with the name of the cache. Text that a structured field cannot hold is left out.
+    /// The member that this cache adds to the list, beginning with the name of the cache. Text that a structured
+    /// field cannot hold is left out.
     pub fn render(&self, cache: &str) -> String {
         let begins = cache.starts_with(|first: char| first.is_ascii_alphabetic());
         let mut out = match string(cache.as_bytes()) {
@@ -91,7 +92,7 @@ impl CacheStatus<'_> {
         out
     }
 
-    /// Appends the member, after those of caches nearer to the origin.
+    /// Appends the member of this cache to Cache-Status, after the members of caches nearer to the origin.
     pub fn write(&self, cache: &str, headers: &mut HeaderList) {
         headers.push(b"Cache-Status", self.render(cache).as_bytes());
     }
@@ -100,7 +101,8 @@ impl CacheStatus<'_> {
 /// The largest integer of a structured field.
 const MAX_INTEGER: i64 = 999_999_999_999_999;
 
-/// A string of a structured field; it holds visible ASCII and blanks.
+/// Writes a text as a string of a structured field. `None` if the text has anything but visible ASCII and
+/// blanks.
 fn string(text: &[u8]) -> Option<String> {
     let mut out = String::from("\"");
     for &byte in text {

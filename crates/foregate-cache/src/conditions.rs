@@ -5,20 +5,21 @@ use foregate_wire::{HeaderList, NameId};
 use crate::date::parse_date;
 use crate::text::members;
 
-/// The validators of a response: a stored one, or a file.
+/// The validators of a stored response or a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Representation<'a> {
     /// The value of ETag.
     pub etag: Option<&'a [u8]>,
     /// Last-Modified in seconds since 1970.
     pub last_modified: Option<u64>,
-    /// Date in seconds since 1970; stands in for Last-Modified where that is missing (RFC 9111, section 4.3.2).
+    /// Date in seconds since 1970. It replaces a missing Last-Modified (RFC 9111, section 4.3.2).
     pub date: u64,
 }
 
 impl<'a> Representation<'a> {
-    /// Reads the validators of a response that arrived at this second. Requests whose conditions [`ask_for_whole`](crate::ask_for_whole) has
-    /// removed have to be evaluated against a response that is not stored, too.
+    /// Reads the validators of a response that arrived at this second. A response that is not stored needs them,
+    /// too: [`ask_for_whole`](crate::ask_for_whole) has removed the client's conditions from the request to the
+    /// origin, so they have to be evaluated here.
     pub fn read(headers: &'a HeaderList, received: u64) -> Self {
         let date = |id| headers.get(id).and_then(|text| parse_date(text, received));
         Self {
@@ -34,9 +35,9 @@ impl<'a> Representation<'a> {
 pub enum Conditions {
     /// The response is sent as for a request without conditions.
     Met,
-    /// 304.
+    /// The answer is 304.
     NotModified,
-    /// 412.
+    /// The answer is 412.
     Failed,
 }
 
@@ -64,24 +65,25 @@ pub fn evaluate(request: &HeaderList, of: &Representation<'_>, now: u64) -> Cond
     if unchanged { Conditions::NotModified } else { Conditions::Met }
 }
 
-/// Returns whether a list of entity tags, or `*`, covers this one.
+/// Returns whether a condition is `*`, or lists this entity tag.
 fn lists(request: &HeaderList, id: NameId, etag: Option<&[u8]>, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
     let mut listed = request.get_all(id).flat_map(members);
     listed.any(|listed| listed == b"*" || etag.is_some_and(|etag| same(listed, etag)))
 }
 
-/// The strong comparison (RFC 9110, section 8.8.3.2).
+/// The strong comparison of two entity tags (RFC 9110, section 8.8.3.2).
 pub(crate) fn strong(one: &[u8], other: &[u8]) -> bool {
     one == other && !one.starts_with(b"W/")
 }
 
-/// The weak comparison.
+/// The weak comparison of two entity tags.
 pub(crate) fn weak(one: &[u8], other: &[u8]) -> bool {
     let opaque = |etag| -> &[u8] { <[u8]>::strip_prefix(etag, b"W/").unwrap_or(etag) };
     opaque(one) == opaque(other)
 }
 
-/// Returns whether If-Range permits that a part is sent (RFC 9110, section 13.1.5): it is missing, or names this very representation.
+/// Returns whether a part may be sent (RFC 9110, section 13.1.5): If-Range is missing, or its validator matches
+/// this representation.
 pub(crate) fn permits_range(request: &HeaderList, of: &Representation<'_>, now: u64) -> bool {
     let mut lines = request.get_all(NameId::IfRange);
     let Some(condition) = lines.next() else { return true };
@@ -91,7 +93,8 @@ pub(crate) fn permits_range(request: &HeaderList, of: &Representation<'_>, now: 
     if condition.contains(&b'"') {
         return of.etag.is_some_and(|etag| strong(condition, etag));
     }
-    // Last-Modified is a strong validator if the second of the change had passed (RFC 9110, section 8.8.2.2).
+    // Last-Modified is a strong validator if the response was made after the second of the last change (RFC 9110,
+    // section 8.8.2.2).
     let strong_date = |modified: &u64| of.date > *modified;
     let modified = of.last_modified.filter(strong_date);
     modified.is_some() && parse_date(condition, now) == modified

@@ -1,9 +1,10 @@
 //! Dates of HTTP (RFC 9110, section 5.6.7).
 //!
-//! Stricter than other parsers, since a date that is misread makes a response fresh that must not be: three forms, exact spacing,
-//! `GMT` alone. More lenient in one regard: names of days and months come in any case, and the day of the week need not fit.
+//! This parser is stricter than others, since a misread date could make a stale response count as fresh: it
+//! accepts three forms, exact spacing, and no time zone but `GMT`. It is more lenient in one regard: the names
+//! of days and months may be in upper or lower case, and the day of the week may be wrong.
 
-/// Reads a date in one of the three forms, as seconds since 1970; an earlier one counts as 0.
+/// Reads a date in one of the three forms, as seconds since 1970. A date before 1970 counts as 0.
 ///
 /// `now` decides about the century of a year with two digits: one that would be more than 50 years ahead lies in the past.
 pub fn parse_date(text: &[u8], now: u64) -> Option<u64> {
@@ -18,7 +19,7 @@ pub fn parse_date(text: &[u8], now: u64) -> Option<u64> {
 pub fn format_date(seconds: u64) -> String {
     let days = (seconds / DAY).min(LAST_DAY);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    // Years that begin in March, in cycles of 400 years.
+    // Counts years from March, so that the leap day is the last day of a year, in cycles of 400 years.
     let from_march = days + DAYS_BEFORE_1970;
     let (cycle, of_cycle) = (from_march / CYCLE, from_march % CYCLE);
     let year_of_cycle = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / (CYCLE - 1)) / 365;
@@ -38,9 +39,9 @@ pub fn format_date(seconds: u64) -> String {
     format!("{weekday}, {day:02} {name} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// Days of 400 years.
+/// The number of days in 400 years.
 const CYCLE: u64 = 146_097;
-/// The 31st of December 9999.
+/// Days from the start of 1970 to the 31st of December 9999.
 const LAST_DAY: u64 = 2_932_896;
 
 /// `18 Aug 2050 02:01:18 GMT`
@@ -86,7 +87,7 @@ fn gmt(text: &[u8]) -> Option<u64> {
     zone.eq_ignore_ascii_case(b" GMT").then(|| time_of_day(time))?
 }
 
-/// `02:01:18`, in seconds. A leap second is the last second of its minute.
+/// `02:01:18`, in seconds. A leap second counts as the second before it.
 fn time_of_day(text: &[u8]) -> Option<u64> {
     let [h1, h2, b':', m1, m2, b':', s1, s2] = text else { return None };
     let (hour, minute, second) = (number(&[*h1, *h2])?, number(&[*m1, *m2])?, number(&[*s1, *s2])?);
@@ -114,11 +115,12 @@ fn compose(year: u64, month: u64, day: u64, time: u64) -> Option<u64> {
     Some(days.saturating_sub(DAYS_BEFORE_1970) * DAY + time)
 }
 
-/// From the 1st of March of the year 0 to the 1st of January 1970.
+/// Days from the 1st of March of the year 0 to the 1st of January 1970.
 const DAYS_BEFORE_1970: u64 = 719_468;
 const DAY: u64 = 86_400;
 
-/// The year in which this second lies; off by one on a day at its ends, which the century of a date does not notice.
+/// The year of a time. Around New Year, it may be off by one, which makes no difference when the century of a
+/// date is chosen.
 fn year_of(now: u64) -> u64 {
     1970 + (now / DAY).saturating_mul(400) / CYCLE
 }

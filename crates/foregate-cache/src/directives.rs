@@ -1,15 +1,17 @@
 //! `Cache-Control` of requests and responses (RFC 9111, section 5.2), and targeted fields such as `CDN-Cache-Control` (RFC 9213).
 //!
-//! A doubt never makes a response more cacheable. A directive that restricts counts even if its argument is broken; a directive that permits counts
-//! only if it follows the grammar. A lifetime that cannot be parsed counts as zero (RFC 9111, section 4.2.1). If a directive comes twice, the first
-//! one counts.
+//! In doubt, a response is less cacheable. A directive that restricts caching counts even if its argument is
+//! broken. A directive that permits caching only counts if it follows the grammar. A lifetime that cannot be
+//! parsed counts as zero (RFC 9111, section 4.2.1). If `Cache-Control` has a directive twice, the first one
+//! counts.
 
 use foregate_wire::{HeaderList, NameId};
 
 use crate::structured::{self, Value};
 use crate::text::{MAX_SECONDS, is_token, members, seconds, string_length, trim};
 
-/// Field names that `private` and `no-cache` may list; with more they count as the bare directives.
+/// The most field names that `private` and `no-cache` may list. A longer list counts as no list, so the
+/// directive applies to the whole response.
 const MAX_LISTED_FIELDS: usize = 32;
 
 /// The directives of a response that decide about storing and reuse.
@@ -21,7 +23,7 @@ pub(crate) struct ResponseControl {
     pub(crate) stale_while_revalidate: Option<u32>,
     pub(crate) stale_if_error: Option<u32>,
     pub(crate) no_store: bool,
-    /// Without a list of fields; so is `private`.
+    /// `true` for `no-cache` without a list of fields. The same holds for `private`.
     pub(crate) no_cache: bool,
     pub(crate) private: bool,
     pub(crate) public: bool,
@@ -30,12 +32,13 @@ pub(crate) struct ResponseControl {
     pub(crate) must_understand: bool,
     /// The fields that `private` and `no-cache` list: they are not stored.
     pub(crate) fields: Vec<Vec<u8>>,
-    /// From a targeted field: Cache-Control and Expires do not count.
+    /// `true` if the directives come from a targeted field: Cache-Control and Expires do not count then.
     pub(crate) targeted: bool,
 }
 
 impl ResponseControl {
-    /// Reads the field that applies: the targeted one if it is valid and not empty (RFC 9213, section 2.2), else Cache-Control.
+    /// Reads the field that applies: the first targeted field that is valid and not empty (RFC 9213, section 2.2),
+    /// or else Cache-Control.
     pub(crate) fn read(headers: &HeaderList, targets: &[String]) -> Self {
         if let Some(control) = targets.iter().find_map(|target| targeted(headers, target)) {
             return control;
@@ -52,7 +55,7 @@ impl ResponseControl {
     fn add(&mut self, member: &[u8]) {
         let (name, argument) = split(member);
         if !is_token(name) || argument == Argument::Broken {
-            // Perhaps separated by semicolons or blanks, as some origins write it.
+            // The member may hold several directives: some origins separate them by semicolons or blanks.
             for word in member.split(|byte| b"; \t=\"".contains(byte)) {
                 self.add_word(word);
             }
@@ -88,7 +91,7 @@ impl ResponseControl {
         }
     }
 
-    /// A word of a member that is no directive: it can only forbid.
+    /// Adds a word of a member that is not a valid directive. Only words that restrict caching count.
     fn add_word(&mut self, word: &[u8]) {
         let word = word.to_ascii_lowercase();
         match &*word {
@@ -109,7 +112,8 @@ impl ResponseControl {
         }
     }
 
-    /// Takes the field names of a qualified directive. `false` if they are not such names, or too many.
+    /// Adds the field names that a directive lists. Returns false if one is not a valid name, or if there are too
+    /// many.
     fn list<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) -> bool {
         let before = self.fields.len();
         for name in names {
@@ -121,7 +125,7 @@ impl ResponseControl {
         self.fields.len() > before
     }
 
-    /// Returns whether a field may not be stored, by its name.
+    /// Returns whether `private` or `no-cache` lists a field, which must not be stored then.
     pub(crate) fn lists(&self, name: &[u8]) -> bool {
         self.fields.iter().any(|listed| listed.eq_ignore_ascii_case(name))
     }
@@ -138,7 +142,7 @@ enum Argument<'a> {
     Broken,
 }
 
-/// Splits a directive from its argument.
+/// Splits a member into the name of a directive and its argument.
 fn split(member: &[u8]) -> (&[u8], Argument<'_>) {
     let Some(equals) = member.iter().position(|&byte| byte == b'=') else { return (member, Argument::None) };
     let Some((name, argument)) = member.split_at_checked(equals) else { return (member, Argument::None) };
@@ -153,8 +157,8 @@ fn split(member: &[u8]) -> (&[u8], Argument<'_>) {
     (name, argument)
 }
 
-/// The directives of a targeted field. `None` if the field is missing, empty, no dictionary, or has a known directive with a
-/// value of another type.
+/// Reads the directives of a targeted field. `None` if the field is missing or empty, is not a dictionary, or
+/// has a known directive whose value has a wrong type.
 fn targeted(headers: &HeaderList, target: &str) -> Option<ResponseControl> {
     let mut lines = headers.get_all_name(target.as_bytes());
     let first = lines.next()?;
@@ -177,7 +181,8 @@ fn targeted(headers: &HeaderList, target: &str) -> Option<ResponseControl> {
 }
 
 impl ResponseControl {
-    /// A directive of a targeted field, which replaces an earlier one of the same name. `None` if the type of its value is wrong.
+    /// Sets a directive of a targeted field. It replaces an earlier directive of the same name. `None` if the type
+    /// of its value is wrong.
     fn set(&mut self, key: &[u8], value: &Value<'_>) -> Option<()> {
         match key {
             b"max-age" => self.max_age = Some(delta(value)?),
@@ -196,7 +201,8 @@ impl ResponseControl {
         Some(())
     }
 
-    /// Returns whether a directive that may list fields applies to the whole response.
+    /// Reads the value of `private` or `no-cache`. Returns true if the directive applies to the whole response, and
+    /// false if it only lists fields.
     fn qualified(&mut self, value: &Value<'_>) -> Option<bool> {
         match value {
             Value::Boolean(set) => Some(*set),
@@ -219,7 +225,7 @@ impl ResponseControl {
     }
 }
 
-/// A number of seconds; a negative one is none.
+/// A number of seconds. A negative number counts as 0.
 fn delta(value: &Value<'_>) -> Option<u32> {
     match value {
         Value::Integer(number) => Some((*number).clamp(0, i64::from(MAX_SECONDS)) as u32),
@@ -242,7 +248,7 @@ pub(crate) struct RequestControl {
     pub(crate) only_if_cached: bool,
     pub(crate) max_age: Option<u32>,
     pub(crate) min_fresh: Option<u32>,
-    /// `max-stale` without an argument: a stale response of any age is accepted.
+    /// The accepted staleness in seconds. `max-stale` without an argument is `u32::MAX`: any staleness is accepted.
     pub(crate) max_stale: Option<u32>,
 }
 
@@ -262,7 +268,7 @@ impl RequestControl {
         control
     }
 
-    /// Returns whether the client may demand a newer response than the stored one.
+    /// Returns whether a directive of the request may demand a newer response than the stored one.
     pub(crate) fn demands_newer(&self) -> bool {
         self.no_cache || self.max_age.is_some() || self.min_fresh.is_some()
     }

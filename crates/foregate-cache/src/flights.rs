@@ -1,10 +1,11 @@
 //! Fetches that several requests share.
 //!
-//! The first request that misses leads a fetch, the others follow it: they get its head, then its pieces as they arrive. A fetch ends in one of
-//! three ways, and only a complete one may end a body. Followers are woken at each event and do not poll. The leader should be a task of its
-//! own, so that the fetch outlives the client that caused it.
+//! The first request that misses leads a fetch, and the others follow the fetch: they get the head of the
+//! response, then the pieces of the body as they arrive. A fetch ends as complete, failed or uncacheable. Only
+//! the end of a complete fetch may end the body of a client's response. Followers are woken at each event and
+//! do not poll. The leader should be a task of its own, so that the fetch outlives the client that caused it.
 //!
-//! Validations use the same table, so a stale object is validated once for all that ask for it meanwhile.
+//! Validations use the same table, so a stale object is validated once for all requests that arrive meanwhile.
 
 mod flight;
 
@@ -27,12 +28,14 @@ use crate::secret::Secret;
 use crate::store::NotStored;
 use crate::stored::StoredHead;
 
-/// Parts of the table, so that threads seldom meet. A power of two.
+/// The number of parts of the table. Each has its own lock, so that threads seldom wait for each other. A power
+/// of two.
 const SHARDS: usize = 64;
-/// Marks in one part of the table. Beyond it no mark is set, and a further request leads again.
+/// The most marks in one part of the table. A mark lets requests for a key go to the origin without waiting for
+/// each other. If a part is full, no mark is set, and the next request for the key leads a fetch again.
 const MAX_MARKS: usize = 4096;
 
-/// Milliseconds between removals of the marks of the past from a full part.
+/// The least time between two removals of expired marks from a full part, in milliseconds.
 const CLEANING: u64 = 1000;
 
 /// The bounds of shared fetches.
@@ -40,11 +43,13 @@ const CLEANING: u64 = 1000;
 pub struct FlightLimits {
     /// The longest body that is kept whole, in bytes. A response that is known to be longer is not shared.
     pub largest: u64,
-    /// Of a body that turns out to be longer, the bytes that are kept for followers.
+    /// Bytes that are kept for followers of a body that turns out to be longer than `largest`.
     pub window: u64,
-    /// Bytes that all fetches together keep whole. Beyond that, a response of known length is not shared, and of another one a window is kept.
+    /// The most bytes that all fetches together keep. Beyond that, a response of known length is not shared, and of
+    /// a response of unknown length only a window is kept.
     pub total: usize,
-    /// How long requests do not wait for each other after a response that could not be shared, in milliseconds.
+    /// After a response that could not be shared, requests for it do not wait for each other for this long, in
+    /// milliseconds.
     pub mark: u64,
 }
 
@@ -61,7 +66,7 @@ pub struct Flights {
     shared: Arc<FlightsShared>,
 }
 
-/// The part of the table that leaders and followers know.
+/// The state that the table shares with leaders and followers.
 #[derive(Debug)]
 struct FlightsShared {
     shards: Box<[Mutex<FlightShard>]>,
@@ -77,20 +82,21 @@ struct FlightShard {
     flights: FlightMap<Arc<Flight>>,
     /// Fetches under way for each address, all variants counted.
     addresses: FlightMap<usize>,
-    /// Until when requests do not wait for each other, and when the marks of the past were last removed.
+    /// For each mark: the time until which requests do not wait for each other, and the reason. `cleaned` is the
+    /// time at which expired marks were last removed.
     marks: FlightMap<(CacheTime, Option<NotStored>)>,
     cleaned: CacheTime,
 }
 
-/// The part of a request in a fetch.
+/// The role of a request in a fetch.
 #[derive(Debug)]
 pub enum FlightPart {
     /// This request fetches, for itself and its followers.
     Lead(Lead),
-    /// Another one does.
+    /// Another request fetches, and this one follows the fetch.
     Follow(Follow),
     /// The last response could not be shared, so this request fetches for itself and waits for no other. If its response is stored after all,
-    /// [`Flights::unmark`] ends this state early. With the reason why that response was not stored, if it was that.
+    /// [`Flights::unmark`] ends this state early. `Some` if the last response was not stored: the reason.
     Alone(Option<NotStored>),
     /// The object has been stored since the caller looked for it.
     Found(Arc<Object>),
@@ -103,11 +109,11 @@ impl Flights {
         Self { shared: Arc::new(FlightsShared { shards, limits, memory: AtomicUsize::new(0) }) }
     }
 
-    /// Joins the fetch under this key, or begins it. `address` is the key of the address; `key` is that, or the key of a variant if the address
-    /// is known to vary.
+    /// Joins the fetch under this key, or begins one. `address` is the key of the address. `key` is the key of a
+    /// variant if the address is known to vary, and equal to `address` otherwise.
     ///
-    /// `recheck` looks for the object again, since a fetch may have ended between the caller's look and this call. It runs under a lock of this
-    /// table.
+    /// `recheck` looks for the object again, since a fetch may have ended between the caller's lookup and this
+    /// call. It runs under a lock of this table.
     pub fn join(
         &self,
         key: Key,
@@ -118,8 +124,8 @@ impl Flights {
         self.join_current(key, address, now, |_| true, recheck)
     }
 
-    /// Joins as [`join`](Self::join) does, but no fetch that is too old: `is_current` says so of the number that was current when the request
-    /// went to the origin. Another fetch replaces an old one.
+    /// Like [`join`](Self::join), but does not join a fetch that is too old: a new fetch replaces it. `is_current`
+    /// decides by the number of the latest purge at the time when the fetch's request went to the origin.
     pub fn join_current(
         &self,
         key: Key,
@@ -133,7 +139,7 @@ impl Flights {
             if flight.sequence().is_none_or(is_current) {
                 let flight = Arc::clone(flight);
                 drop(shard);
-                // Of a body that is too long for the bounds, the start may be gone.
+                // The start of a body that is too long for the bounds may be gone already.
                 return Follow::from_start(flight).map_or(FlightPart::Alone(None), FlightPart::Follow);
             }
             shard.flights.remove(&key);
@@ -154,14 +160,16 @@ impl Flights {
         FlightPart::Lead(Lead::new(flight, Arc::clone(&self.shared), key, address))
     }
 
-    /// A fetch of its own, which no other request joins: for a request that must not wait for others, although its response may be stored.
+    /// Begins a fetch that no other request joins. It is for requests that must not wait for others, although their
+    /// responses may be stored.
     pub fn alone(&self, key: Key, address: Key) -> Lead {
         *self.shared.shard(address).lock().addresses.entry(address).or_default() += 1;
         let flight = Arc::new(Flight { state: Mutex::new(State::default()) });
         Lead::new(flight, Arc::clone(&self.shared), key, address)
     }
 
-    /// Returns whether anything is being fetched for an address, for [`Memory::invalidate`](crate::Memory::invalidate).
+    /// Returns whether a response for an address is being fetched.
+    /// [`Memory::invalidate`](crate::Memory::invalidate) has to know this.
     pub fn is_filling(&self, address: Key) -> bool {
         self.shared.shard(address).lock().addresses.contains_key(&address)
     }
@@ -182,8 +190,8 @@ impl Flights {
     }
 }
 
-/// The key under which a follower has to join again, since the response is for other values of the selecting fields than those of its request.
-/// `None` if the response is for its request.
+/// The key under which a follower has to join again if the response is another variant: it was selected by
+/// other values of the selecting fields. `None` if the response fits the follower's request.
 pub fn other_variant(head: &StoredHead, address: Key, request: &HeaderList, secret: &Secret) -> Option<Key> {
     let vary = head.vary.as_ref()?;
     let variant = vary.names.variant(request, secret);
@@ -196,7 +204,7 @@ impl FlightsShared {
         self.shards.get(at).expect("the number of a shard is masked")
     }
 
-    /// Makes a fetch known under the key of its variant as well, unless another fetch has this key.
+    /// Adds a fetch to the table under the key of its variant, too. Returns false if another fetch has this key.
     fn alias(&self, key: Key, flight: &Arc<Flight>) -> bool {
         match self.shard(key).lock().flights.entry(key) {
             Entry::Vacant(entry) => {
@@ -217,7 +225,7 @@ impl FlightsShared {
 
     fn mark(&self, key: Key, now: CacheTime, reason: Option<NotStored>) {
         let shard = &mut *self.shard(key).lock();
-        // Not at each insertion, since there may be no outdated marks.
+        // Do not clean at each insertion: often there is no expired mark to remove.
         if shard.marks.len() >= MAX_MARKS && now.since(shard.cleaned) >= CLEANING {
             shard.marks.retain(|_, (until, _)| now < *until);
             shard.cleaned = now;

@@ -11,10 +11,10 @@ use crate::vary::Variant;
 /// The parts of a key, other than the address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeyParts<'a> {
-    /// The raw target, if the origin gets it in place of the normal form: origins may read two spellings differently, so they must
-    /// not share a key.
+    /// The raw target, if the origin gets it in place of the normal form. Origins may treat two spellings
+    /// differently, so different spellings must not share a key.
     pub raw_target: Option<&'a [u8]>,
-    /// Additions of the route: a language, a device class.
+    /// Values that the route adds to the key, such as a language or a device class.
     pub additions: &'a [&'a [u8]],
 }
 
@@ -23,12 +23,12 @@ pub struct KeyParts<'a> {
 pub struct KeyText(Vec<u8>);
 
 impl KeyText {
-    /// An empty text; its memory is used again by [`write`](Self::write).
+    /// An empty text. [`write`](Self::write) can fill it again and again without new allocations.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Writes the text for an address and parts. The query of the address is that which [`QueryRule::apply`] makes.
+    /// Writes the text for an address and parts. The query of `uri` has to be the output of [`QueryRule::apply`].
     pub fn write(&mut self, uri: &Uri<'_>, parts: &KeyParts<'_>) {
         self.0.clear();
         self.site(uri);
@@ -51,7 +51,7 @@ impl KeyText {
     }
 
     fn part(&mut self, part: &[u8]) {
-        // A part is shorter than 4 GiB, since a head is.
+        // Each part comes from a request's head, which is far shorter than 4 GiB.
         self.0.extend_from_slice(&(part.len() as u32).to_le_bytes());
         self.0.extend_from_slice(part);
     }
@@ -61,7 +61,8 @@ impl KeyText {
         self.part(part.unwrap_or_default());
     }
 
-    /// The text with these bytes, of [`as_bytes`](Self::as_bytes) in another process. `None` for bytes that are no key.
+    /// Restores a text from the bytes of [`as_bytes`](Self::as_bytes), for example those of another process. `None`
+    /// for bytes that are no key.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         ResponseAddress::read(bytes).map(|_| Self(bytes.to_vec()))
     }
@@ -71,7 +72,7 @@ impl KeyText {
         ResponseAddress::read(&self.0).map(|address| address.path).unwrap_or_default()
     }
 
-    /// The bytes, which are compared after a match of the hashes.
+    /// The bytes of the text. A lookup compares them when the hashes match.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -92,13 +93,13 @@ impl Key {
         self.0
     }
 
-    /// Takes the number of [`to_bits`](Self::to_bits).
+    /// The key with this hash, from [`to_bits`](Self::to_bits).
     pub fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 
-    /// The place of a variant with this key, for the list of selecting fields with this generation. Keys are hashes, so neighbours
-    /// are never the places of others.
+    /// The place at which a variant with this key is stored under one generation of the list of selecting fields.
+    /// Keys are hashes, so the places next to a key never belong to another key.
     #[must_use]
     pub fn of_generation(self, generation: u64) -> Self {
         Self(self.0.wrapping_add(u128::from(generation) << 32))
@@ -115,7 +116,7 @@ impl Key {
     }
 }
 
-/// Keys are hashes already.
+/// A hasher that passes keys through, since keys are hashes already.
 #[derive(Clone, Default)]
 pub(crate) struct KeyHasher(u64);
 
@@ -149,7 +150,7 @@ pub(crate) struct ResponseAddress<'a> {
 }
 
 impl<'a> ResponseAddress<'a> {
-    /// Reads the text of a key. `None` for text that is none.
+    /// Reads the text of a key. `None` for bytes that are not the text of a key.
     pub(crate) fn read(text: &'a [u8]) -> Option<Self> {
         let (_, rest) = text.split_at_checked(3)?;
         let (_, rest) = read_part(rest)?;
@@ -176,14 +177,14 @@ fn read_part(text: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-/// Writes the bytes that a [`ResponseAddress::site`] has.
+/// The bytes of [`ResponseAddress::site`] for an address.
 pub(crate) fn site(uri: &Uri<'_>) -> Vec<u8> {
     let mut text = KeyText::new();
     text.site(uri);
     text.0
 }
 
-/// Writes the bytes that a [`ResponseAddress::address`] has.
+/// The bytes of [`ResponseAddress::address`] for an address.
 pub(crate) fn address(uri: &Uri<'_>) -> Vec<u8> {
     let mut text = KeyText::new();
     text.site(uri);
@@ -192,9 +193,9 @@ pub(crate) fn address(uri: &Uri<'_>) -> Vec<u8> {
     text.0
 }
 
-/// The bytes of [`site`] with which those of [`address`] begin.
+/// The site at the start of the bytes that [`address`] makes.
 pub(crate) fn site_of(address: &[u8]) -> &[u8] {
-    /// Scheme and port before the length of the host.
+    /// The bytes of scheme and port, which precede the length of the host.
     const BEFORE: usize = 3;
     let length =
         address.get(BEFORE..).and_then(|rest| rest.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes));
@@ -205,29 +206,30 @@ pub(crate) fn site_of(address: &[u8]) -> &[u8] {
 /// The parameters of the query that belong to the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryRule {
-    /// The parameters that count.
+    /// The parameters that belong to the key.
     pub parameters: Parameters,
-    /// `true` if the order of parameters does not count. Parameters with the same name keep theirs.
+    /// `true` if the order of parameters does not count. Parameters with the same name keep their order.
     pub sort: bool,
 }
 
 /// A selection of parameters by name; a name that ends in `*` matches all names with this beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Parameters {
-    /// All, as they came.
+    /// All parameters.
     #[default]
     All,
-    /// These.
+    /// Only these parameters.
     Keep(Vec<String>),
-    /// All but these.
+    /// All parameters but these.
     Drop(Vec<String>),
 }
 
 impl QueryRule {
     /// Writes the query for the key into `out`, which is cleared first. Returns true if there is one.
     ///
-    /// The origin should get this query too: a parameter that it sees and the key does not have lets one client choose the response of
-    /// all others. A parameter with a `;` always counts, since some origins read two in it.
+    /// The origin should get this query, too. If the origin sees a parameter that is not part of the key, one
+    /// client can choose the response that all others get. A parameter with a `;` always counts, since some origins
+    /// read it as two parameters.
     pub fn apply(&self, query: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
         out.clear();
         let Some(query) = query else { return false };
@@ -265,7 +267,7 @@ fn name(parameter: &[u8]) -> &[u8] {
     parameter.split(|&byte| byte == b'=').next().unwrap_or_default()
 }
 
-/// Returns whether a raw name is the listed one, as a form decodes it.
+/// Returns whether a raw name, decoded like a form, is the listed name.
 fn is_named(raw: &[u8], listed: &str) -> bool {
     let (listed, whole) = match listed.strip_suffix('*') {
         Some(start) => (start, false),
@@ -276,7 +278,7 @@ fn is_named(raw: &[u8], listed: &str) -> bool {
     begins && (!whole || decoded.next().is_none())
 }
 
-/// The bytes of a name as a form decodes it: `%41` is `A`, `+` a blank.
+/// The bytes of a name, decoded like a form: `%41` is `A`, and `+` is a blank.
 struct DecodedName<'a>(&'a [u8]);
 
 impl Iterator for DecodedName<'_> {

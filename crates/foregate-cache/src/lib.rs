@@ -1,15 +1,17 @@
-//! The cache without I/O: decisions of RFC 9111 as functions of heads and the time, keys, the RAM tier, and the table of fetches that several
-//! requests share.
+//! The cache without I/O. It has the decisions of RFC 9111 as functions of heads and the time, the keys, the
+//! RAM tier, and the table of shared fetches.
 //!
-//! A request passes these stages; the caller moves the bytes:
+//! A request passes these stages, in which the caller moves the bytes:
 //!
 //! 1. [`lookup`] reads the client's [`Demands`], or says that the cache is not asked.
 //! 2. A stored response is judged by [`reuse()`], and [`StoredHead::answer`] writes the head of the answer.
 //! 3. A miss goes to the origin after [`ask_for_whole`], a stale response after [`ask_to_validate`].
-//! 4. [`store()`] decides about the response, [`refresh`] updates the stored one by a 304, and [`StoredHead::covers_failure`] says whether a
-//!    failure is hidden.
-//! 5. Misses and validations of the same object share one fetch ([`Flights`]), and its end stores an [`Object`] in the [`Memory`].
-//! 6. After a request that changes something ([`invalidates`]), the address and the [`related`] ones are invalid.
+//! 4. [`store()`] decides about the response, [`refresh`] updates the stored one by a 304, and
+//!    [`StoredHead::covers_failure`] says whether a stale response replaces an error of the origin.
+//! 5. Misses and validations of the same object share one fetch ([`Flights`]). At its end, an [`Object`] is stored
+//!    in the [`Memory`].
+//! 6. After a request that changes something ([`invalidates`]), the stored responses for its address and for the
+//!    [`related`] addresses are invalid.
 //!
 //! Nothing here reads a clock: callers pass a [`Moment`]. No head can make a function panic or take more than linear time.
 //!

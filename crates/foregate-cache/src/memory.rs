@@ -17,19 +17,21 @@ use crate::object::Object;
 use crate::purge::{Effect, Floors, Purge, Selected, Sequence, Strength};
 use crate::secret::Secret;
 
-/// Memory for each part of the tier: with more memory there are more parts, so that threads seldom meet.
+/// The memory of one part of the tier, in bytes. A larger tier has more parts, each with its own lock, so that
+/// threads seldom wait for each other.
 const SHARD: usize = 32 * 1024 * 1024;
 const MAX_SHARDS: usize = 64;
-/// The largest object, however much memory there is.
+/// The largest object, even if there is much memory.
 const MAX_OBJECT: usize = 8 * 1024 * 1024;
-/// Bodies that left the tier and still have readers may take a quarter of the limit, or this much. Beyond that, only objects up to
-/// [`SMALL_OBJECT`] are stored, so that slow clients cannot make the tier hold much more than its limit.
+/// Bodies that left the tier and still have readers may take a quarter of the limit, or this many bytes if that
+/// is more. Beyond that, only objects up to [`SMALL_OBJECT`] are stored, so that slow clients cannot make the
+/// tier hold much more than its limit.
 const LEAST_HELD: usize = 32 * 1024 * 1024;
 const SMALL_OBJECT: usize = 16 * 1024;
-/// Lists of selecting fields of one address. A further one replaces the oldest.
+/// The most lists of selecting fields for one address. A further list replaces the oldest.
 const MAX_VARIES: usize = 4;
 
-/// The RAM tier: objects by key, in bounded memory, of which the useful ones stay (S3-FIFO).
+/// The RAM tier: objects by key, in bounded memory. S3-FIFO decides which objects are evicted.
 #[derive(Debug)]
 pub struct Memory {
     shards: Box<[Mutex<Shard>]>,
@@ -48,10 +50,10 @@ pub enum MemoryLookup {
     Object {
         /// The response.
         object: Arc<Object>,
-        /// `true` if it is stale at any age.
+        /// `true` if a soft purge has made the response stale.
         outdated: bool,
     },
-    /// None.
+    /// The tier has no response for the request.
     Nothing {
         /// The key of the variant that the request asks for, if the address is known to vary: fetches are shared under this key.
         variant: Option<Key>,
@@ -74,7 +76,7 @@ pub struct MemoryStat {
     pub bytes: usize,
     /// Objects, and lists of selecting fields.
     pub entries: usize,
-    /// Entries that went to make room.
+    /// Entries that were evicted to make room.
     pub evicted: u64,
     /// Bytes of bodies that left the tier and still have readers. They are in addition to `bytes`.
     pub held: usize,
@@ -93,7 +95,7 @@ impl Memory {
         memory
     }
 
-    /// Changes the limit; entries beyond it go at once.
+    /// Changes the limit. Entries beyond it are evicted at once.
     pub fn set_limit(&self, limit: usize, now: CacheTime) {
         self.limit.store(limit, Ordering::Relaxed);
         for shard in &self.shards {
@@ -116,18 +118,19 @@ impl Memory {
         most.min(limit / 16).min(limit / self.shards.len() / 4)
     }
 
-    /// Returns whether clients that read slowly hold so many bodies that left the tier that no further large one is to be shared.
+    /// Returns whether slow clients hold so many bodies that left the tier that no further large body should be
+    /// shared.
     pub fn holds_much(&self) -> bool {
         let most = LEAST_HELD.max(self.limit.load(Ordering::Relaxed) / 4);
         self.held.load(Ordering::Relaxed) > most
     }
 
-    /// The purges that concern this tier.
+    /// The purges that apply to this tier.
     pub fn floors(&self) -> &Floors {
         &self.floors
     }
 
-    /// Looks for a response to a request with this key. Purged ones are not found.
+    /// Looks for a response to a request with this key. Purged responses are not found.
     pub fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> MemoryLookup {
         // The lock is free again before anything is removed.
         let slot = self.shard(key).lock().get(key);
@@ -167,7 +170,8 @@ impl Memory {
         }
     }
 
-    /// Stores an object, which replaces an earlier one for the same requests. `false` if it is too large, or was purged while it was fetched.
+    /// Stores an object. It replaces an earlier object for the same requests. Returns false if it is too large, or
+    /// was purged while it was fetched.
     pub fn insert(&self, object: Arc<Object>, now: CacheTime) -> bool {
         if object.memory() > self.largest() || !self.floors.admits(&object) {
             return false;
@@ -182,7 +186,8 @@ impl Memory {
         };
         let slot = Slot::Object(Arc::clone(&object));
         self.shard(place).lock().insert(place, slot, |slot| self.is_useless(slot, now));
-        // A purge since the first look may have been forgotten by a sweep that has passed this place before the object came.
+        // Check again: after the first check, a purge may have come, and a sweep may have passed this place before the
+        // object was inserted and forgotten the purge.
         let admitted = self.floors.admits(&object);
         if !admitted {
             self.remove_at(place, &object);
@@ -190,7 +195,8 @@ impl Memory {
         admitted
     }
 
-    /// Notes the selecting fields of a variant under the key of its address. The result is the generation of the list.
+    /// Adds the selecting fields of a variant to the list under the key of its address. Returns the generation of
+    /// the list.
     fn varies(&self, key: Key, vary: &crate::vary::Vary, now: CacheTime) -> u64 {
         let mut shard = self.shard(key).lock();
         let (mut names, generation) = match shard.peek(key) {
@@ -231,10 +237,12 @@ impl Memory {
         }
     }
 
-    /// Removes the responses of an address with all variants, after a request that has changed it (RFC 9111, section 4.4). `filling` says
-    /// that one of them is being fetched: then that fetch began too early to be stored.
+    /// Removes the responses of an address with all variants, after a request that has changed it (RFC 9111, section
+    /// 4.4). `filling` is true while a response for the address is being fetched: that fetch began too early, so its
+    /// response is not stored.
     pub fn invalidate(&self, key: Key, filling: bool) {
-        // Removing the list of selecting fields suffices: variants are reached through it, and a later list has another generation.
+        // If the address varies, it suffices to remove the list of selecting fields: lookups only find variants through
+        // the list, and a later list has another generation.
         self.shard(key).lock().remove(key);
         if filling {
             self.floors.purge(&Purge::Key(key), Strength::Hard);
@@ -260,8 +268,8 @@ impl Memory {
         more
     }
 
-    /// Counts the responses in one part of the tier that a purge will concern; `None` if there is no such part. It holds the lock of that part
-    /// meanwhile.
+    /// Counts the responses in one part of the tier that a purge would concern. `None` if there is no such part. It
+    /// holds the lock of the part meanwhile.
     pub fn count(&self, part: usize, selection: &Selected) -> Option<Counted> {
         let shard = self.shards.get(part)?.lock();
         let objects = shard.slots().filter_map(Slot::object);
@@ -287,7 +295,7 @@ impl Memory {
         })
     }
 
-    /// Returns whether an entry may go although it was hit: it was purged, or is too old for every use.
+    /// Returns whether an entry may be evicted although it was hit: it was purged, or is too old for every use.
     fn is_useless(&self, slot: &Slot, now: CacheTime) -> bool {
         slot.object().is_some_and(|object| {
             let over = object.head.life.end() < now && !object.head.can_validate();

@@ -3,7 +3,7 @@
 /// Milliseconds on the cache's own clock, which only runs forward.
 ///
 /// Ages and lifetimes are measured on this clock alone, so a step of the system's clock neither expires a store nor makes an age
-/// negative. A store on disk continues the clock of the process before.
+/// negative. A store on disk continues the clock of the previous process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheTime(pub u64);
 
@@ -17,7 +17,7 @@ impl CacheTime {
 /// A moment on both clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// Seconds since 1970 on the system's clock, which the dates of responses are compared with.
+    /// Seconds since 1970 on the system's clock. The dates in responses are compared with it.
     pub wall: u64,
     /// This moment on the cache's clock.
     pub cache: CacheTime,

@@ -8,7 +8,8 @@ use crate::moment::CacheTime;
 use crate::purge::Sequence;
 use crate::stored::StoredHead;
 
-/// A stored response with its body, shared by its readers. It never changes: a validation makes a new one with the same body.
+/// A stored response with its body, shared by its readers. Its content never changes: a validation makes a new
+/// object with the same body.
 #[derive(Debug)]
 pub struct Object {
     /// The head, with its freshness.
@@ -18,15 +19,16 @@ pub struct Object {
     key: Key,
     text: Box<[u8]>,
     pub(crate) sequence: Sequence,
-    /// The latest purge that has been compared with this object.
+    /// The number of the latest purge that has been compared with this object.
     pub(crate) checked: AtomicU64,
-    /// `true` if a purge has made it stale.
+    /// `true` if a soft purge has made the response stale.
     pub(crate) outdated: AtomicBool,
-    /// When the origin last failed to validate it, on the cache's clock, plus one; 0 if it has not.
+    /// The time at which the origin last failed to validate the response, in milliseconds of the cache's clock,
+    /// plus one. 0 if it has not failed.
     failed: AtomicU64,
 }
 
-/// How long a response is served without asking the origin again, after the origin failed to validate it; milliseconds.
+/// After the origin has failed to validate a response, it is not asked again for this many milliseconds.
 const RETRY_AFTER: u64 = 5000;
 
 /// The state of the origin, known from the validations of one stored response.
@@ -41,7 +43,8 @@ pub enum Outage {
 }
 
 impl Object {
-    /// Makes an object. `sequence` is the number at which its fetch or its last validation began, so that a purge since then concerns it.
+    /// Makes an object. `sequence` is the number of the latest purge when its fetch or its last validation began:
+    /// later purges concern the object.
     pub fn new(head: StoredHead, body: Body, key: Key, text: &KeyText, sequence: Sequence) -> Self {
         Self {
             head,
@@ -55,7 +58,7 @@ impl Object {
         }
     }
 
-    /// An object as a store has kept it.
+    /// Restores an object from the parts that a store has kept.
     pub(crate) fn restored(
         head: StoredHead,
         body: Body,
@@ -76,7 +79,7 @@ impl Object {
         }
     }
 
-    /// Returns this body and key with the head of a later validation.
+    /// A new object with the same body and key, and with the head of a later validation.
     pub fn refreshed(&self, head: StoredHead, sequence: Sequence) -> Self {
         Self {
             head,
@@ -95,7 +98,7 @@ impl Object {
         self.key
     }
 
-    /// The number of purges before its fetch began.
+    /// The number of the latest purge when the fetch of the object began.
     pub fn sequence(&self) -> Sequence {
         self.sequence
     }
@@ -105,7 +108,7 @@ impl Object {
         &self.text
     }
 
-    /// Returns whether a soft purge has made it stale, as far as lookups have noticed.
+    /// Returns whether a lookup has found that a soft purge has made the object stale.
     pub fn is_outdated(&self) -> bool {
         self.outdated.load(Ordering::Relaxed)
     }
@@ -115,7 +118,8 @@ impl Object {
         self.failed.store(now.0.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// Returns the state of the origin, which decides on the use of [`StoredHead::covers_failure`]. While the origin fails, no request waits for it.
+    /// Returns the state of the origin. If it is not [`Outage::None`], [`StoredHead::covers_failure`] decides
+    /// without a request to the origin: while the origin fails, no request waits for it.
     pub fn outage(&self, now: CacheTime) -> Outage {
         match self.failed.load(Ordering::Relaxed).checked_sub(1) {
             None => Outage::None,

@@ -1,4 +1,5 @@
-//! Stored responses as bytes for a store that other processes read: with other secrets, other numbers of purges, and another clock.
+//! Stored responses as bytes for a store that several processes read. Each of them may have its own secret, its
+//! own numbers of purges, and its own clock.
 //!
 //! The format has no checksum and no version: both belong to the store that keeps the bytes.
 
@@ -14,14 +15,14 @@ use crate::secret::Secret;
 use crate::stored::{Life, StoredHead};
 use crate::vary::{Vary, VaryNames};
 
-/// The circumstances in which a response is read again.
+/// The state of the process that reads a response again.
 #[derive(Clone, Copy, Debug)]
 pub struct Restore<'a> {
     /// The secret of the process that reads.
     pub secret: &'a Secret,
     /// The fields of the request that selects the response.
     pub request: &'a HeaderList,
-    /// The number of purges up to which the response is current.
+    /// The response has been compared with all purges up to this number.
     pub sequence: Sequence,
     /// The time of reading.
     pub now: CacheTime,
@@ -32,7 +33,7 @@ pub struct Restore<'a> {
 }
 
 impl Object {
-    /// Appends all but the body.
+    /// Appends the response without its body to `out`.
     pub fn write_portable(&self, now: CacheTime, out: &mut Vec<u8>) {
         let (head, life) = (&self.head, &self.head.life);
         part(out, self.text());

@@ -1,8 +1,9 @@
 //! Purges as numbers.
 //!
-//! Every purge gets the next number, and every object has the number that was current when its fetch began. A purge is a floor: objects
-//! below it that it concerns are dead, wherever they are stored, from the moment at which the floor is set. So a purge costs the same for one object
-//! and for a million, and a lookup compares one number unless there was a purge since the object was last looked at.
+//! Every purge gets the next number, and every object has the number of the latest purge when its fetch began.
+//! A purge sets a floor: all selected objects with a lower number are dead at once, in all tiers. So a purge
+//! costs the same for one object and for a million, and a lookup compares one number unless there was a purge
+//! since the last lookup of the object.
 
 mod record;
 
@@ -17,12 +18,14 @@ use crate::object::Object;
 use crate::tags::Tag;
 use crate::uri::Uri;
 
-/// Prefixes that are compared one by one. Beyond that, the oldest one purges its whole site.
+/// The most prefixes, since they are compared one by one. When there are more, the oldest one becomes a purge
+/// of its whole site.
 const MAX_PREFIXES: usize = 1000;
-/// Floors of one kind. Beyond that, the older half of them purges everything that is older than they are; those of addresses, which any
-/// client can set by unsafe requests, purge their own sites alone.
+/// The most floors of one kind. When there are more, the older half of them is replaced by one purge of
+/// everything older. Floors of addresses are replaced by purges of their sites: any client can set them by
+/// unsafe requests, and one site must not empty the cache of another.
 const MAX_FLOORS: usize = 1 << 17;
-/// A sweep should begin after this many purges, long before floors are too many.
+/// A sweep should begin after this many purges, long before there are [`MAX_FLOORS`].
 const SWEEP_AFTER: u64 = MAX_FLOORS as u64 / 4;
 
 /// The number of the latest purge at some moment.
@@ -35,7 +38,7 @@ impl Sequence {
         self.0
     }
 
-    /// Takes the number of [`get`](Self::get).
+    /// The sequence with this number, from [`get`](Self::get).
     pub fn new(number: u64) -> Self {
         Self(number)
     }
@@ -44,7 +47,7 @@ impl Sequence {
 /// A selection of stored responses.
 #[derive(Clone, Copy, Debug)]
 pub enum Purge<'a> {
-    /// All values.
+    /// All responses.
     All,
     /// Responses of one scheme, host and port; path and query do not matter.
     Site(&'a Uri<'a>),
@@ -54,7 +57,8 @@ pub enum Purge<'a> {
     Address(&'a Uri<'a>),
     /// Responses with a tag.
     Tag(Tag),
-    /// Responses of one scheme, host and port of which `path?query` begins with that of the address, byte by byte.
+    /// Responses of one scheme, host and port whose `path?query` begins with the bytes of the address's
+    /// `path?query`.
     Prefix(&'a Uri<'a>),
 }
 
@@ -81,14 +85,15 @@ impl Selected {
 pub enum Strength {
     /// The responses are gone.
     Hard,
-    /// The responses are stale: they are validated before use, and still serve where stale responses do.
+    /// The responses are stale: they are validated before use, and are still served in cases in which stale
+    /// responses are.
     Soft,
 }
 
 /// The effect of all purges on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// None concerns it.
+    /// No purge concerns the object.
     Live,
     /// The object is stale.
     Outdated,
@@ -96,13 +101,13 @@ pub enum Effect {
     Dead,
 }
 
-/// All purges that may concern stored objects. One value for all tiers.
+/// All purges that may concern stored objects. All tiers share one value.
 #[derive(Debug, Default)]
 pub struct Floors {
     /// The number of the latest purge.
     latest: AtomicU64,
     tables: RwLock<Tables>,
-    /// The lowest number of an object in a tier that no sweep looks through, plus 1; 0 if there is none.
+    /// The lowest number of an object in a tier that no sweep looks through, plus 1. 0 if there is no such object.
     kept: AtomicU64,
 }
 
@@ -135,7 +140,7 @@ struct Prefix {
 }
 
 impl Floors {
-    /// The current number, to be taken before a request goes to the origin.
+    /// The number of the latest purge. Callers read it before a request goes to the origin.
     pub fn begin(&self) -> Sequence {
         Sequence(self.latest.load(Ordering::Acquire))
     }
@@ -168,12 +173,13 @@ impl Floors {
             Purge::Prefix(uri) => table.add_prefix(uri, floor),
         }
         table.bound(floor);
-        // Readers that see the number find the floor behind the lock.
+        // The number is set last: a reader that sees it waits for the lock and then finds the floor.
         self.latest.store(floor, Ordering::Release);
         Sequence(floor)
     }
 
-    /// The effect of all purges on an object. Cheap unless there was a purge since the last call for it.
+    /// The effect of all purges on an object. The call is cheap unless there was a purge since the last call for
+    /// the object.
     pub fn judge(&self, object: &Object) -> Effect {
         let latest = self.latest.load(Ordering::Acquire);
         if object.checked.load(Ordering::Relaxed) >= latest {
@@ -191,8 +197,8 @@ impl Floors {
         if object.is_outdated() { Effect::Outdated } else { Effect::Live }
     }
 
-    /// Returns whether a purge since this number may concern the response of a fetch under a key, of which `text` are the bytes. Its tags are
-    /// not known yet, so that a purge of any tag does.
+    /// Returns whether a purge since this number may concern the response of a fetch under this key with this text.
+    /// The tags of the response are not known yet, so a purge of any tag counts.
     pub fn may_concern(&self, key: Key, text: &[u8], sequence: Sequence) -> bool {
         if self.latest.load(Ordering::Acquire) <= sequence.0 {
             return false;
@@ -209,7 +215,8 @@ impl Floors {
         object.sequence.0 >= swept && self.judge(object) != Effect::Dead
     }
 
-    /// Forgets the floors up to this number, after every object was judged since it was current.
+    /// Forgets the floors up to this number. The caller must have judged every object after this number was
+    /// reached.
     pub(crate) fn forget(&self, until: Sequence) {
         let kept = self.kept.load(Ordering::Acquire).checked_sub(1);
         let until = Sequence(kept.map_or(until.0, |kept| until.0.min(kept)));
@@ -218,7 +225,8 @@ impl Floors {
         tables.swept = tables.swept.max(highest);
     }
 
-    /// Keeps the floors above this number when sweeps end: a tier that no sweep looks through has objects from there on.
+    /// Keeps the floors above this number when sweeps end: this is the lowest number of an object in a tier that no
+    /// sweep looks through.
     pub fn keep_above(&self, lowest: Sequence) {
         self.kept.store(lowest.0.saturating_add(1), Ordering::Release);
     }
@@ -228,7 +236,8 @@ impl Floors {
         self.kept.store(0, Ordering::Release);
     }
 
-    /// Sets a floor of an earlier process again, from the bytes of [`Purge::write`]. `false` for bytes that are no purge.
+    /// Restores a floor of an earlier process from the bytes of [`Purge::write`]. Returns false for bytes that are
+    /// no purge.
     pub fn restore(&self, purge: &[u8]) -> bool {
         let Some((floor, strength, kind)) = record::read(purge) else { return false };
         let tables = &mut *self.tables.write();
@@ -241,8 +250,8 @@ impl Floors {
         true
     }
 
-    /// Purges again what a purge of another process names, from the bytes of [`Purge::write`], under the next number of this one. The result are the bytes with
-    /// that number; `None` for bytes that are no purge.
+    /// Repeats a purge of another process, from the bytes of [`Purge::write`], under the next number of this
+    /// process. Returns the bytes with the new number, or `None` for bytes that are no purge.
     pub fn repeat(&self, purge: &[u8]) -> Option<Vec<u8>> {
         let (_, strength, kind) = record::read(purge)?;
         let tables = &mut *self.tables.write();
@@ -252,7 +261,7 @@ impl Floors {
             Strength::Soft => &mut tables.soft,
         };
         table.restore(kind, floor);
-        // Readers that see the number find the floor behind the lock.
+        // The number is set last: a reader that sees it waits for the lock and then finds the floor.
         self.latest.store(floor, Ordering::Release);
         let mut bytes = floor.to_le_bytes().to_vec();
         bytes.extend_from_slice(purge.get(size_of::<u64>()..)?);
@@ -278,12 +287,13 @@ impl Floors {
         tables.hard.len() + tables.soft.len()
     }
 
-    /// Returns whether a sweep is due: since `before`, the count of purges has passed a mark. Of callers that purge at once, one gets `true`.
+    /// Returns whether a sweep is due: since `before`, the count of purges has passed a multiple of `SWEEP_AFTER`.
+    /// If several callers purge at the same time, only one of them gets `true`.
     pub fn is_sweep_due(&self, before: Sequence) -> bool {
         self.begin().0 / SWEEP_AFTER > before.0 / SWEEP_AFTER
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no floors.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -300,7 +310,7 @@ impl Table {
         floor.max(tags.copied().max().unwrap_or(0))
     }
 
-    /// The highest floor that concerns a key, tags apart.
+    /// The highest floor that concerns a key, without regard to tags.
     fn floor_of_place(&self, key: Key, located: &ResponseAddress<'_>) -> u64 {
         let site = self.sites.get(located.site).copied().unwrap_or(0);
         let key = self.keys.get(&key).copied().unwrap_or(0);
@@ -344,7 +354,8 @@ impl Table {
         }
     }
 
-    /// Purges whole sites instead of single addresses, those with the most of them first, until half of the addresses are gone.
+    /// Replaces floors of addresses by floors of their sites until half of them are gone. Begins with the sites
+    /// that have most of these floors.
     fn fold_addresses(&mut self) {
         let (all, sites) = (self.all, &mut self.sites);
         self.addresses.retain(|address, floor| {
@@ -390,7 +401,7 @@ impl Table {
         highest
     }
 
-    /// Forgets the floors up to this one. The result is the highest that went.
+    /// Forgets the floors up to this one. Returns the highest floor that was forgotten.
     fn forget(&mut self, until: u64) -> u64 {
         let mut highest = self.forget_below(until);
         if self.all <= until {
@@ -406,7 +417,7 @@ impl Table {
     }
 }
 
-/// The bytes with which `path?query` begins under a prefix.
+/// The bytes with which `path?query` begins for all addresses under a prefix.
 fn start(uri: &Uri<'_>) -> Vec<u8> {
     let mut start = uri.path.to_vec();
     if let Some(query) = uri.query {

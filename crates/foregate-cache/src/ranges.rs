@@ -7,19 +7,19 @@ use foregate_wire::{HeaderList, NameId};
 use crate::conditions::{Representation, permits_range};
 use crate::text::{members, trim};
 
-/// Ranges in one request. With more, the whole response is sent: they cost more than they save.
+/// The most ranges in one request. With more, the whole response is sent: many parts cost more than they save.
 const MAX_RANGES: usize = 16;
 
 /// The parts that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// All of it: no range, one that cannot be read, an If-Range that does not hold.
+    /// The whole response: the request has no range, or one that cannot be read, or an If-Range that does not hold.
     Whole,
     /// One part: 206.
     One(Range<u64>),
     /// Several parts that do not overlap: 206 with `multipart/byteranges`.
     Several(Vec<Range<u64>>),
-    /// None that the response has: 416.
+    /// Only parts that the response does not have: 416.
     Unsatisfiable,
 }
 
@@ -36,7 +36,7 @@ pub fn ranges(request: &HeaderList, of: &Representation<'_>, length: u64, now: u
     let mut parts: Vec<_> = found.into_iter().filter(|range| !range.is_empty()).collect();
     let mut sorted = parts.clone();
     sorted.sort_unstable_by_key(|range| range.start);
-    // Without overlaps the client's order stays (RFC 9110, section 15.3.7.2).
+    // Ranges that do not overlap keep the client's order (RFC 9110, section 15.3.7.2).
     if !sorted.is_sorted_by(|one, other| one.end < other.start) {
         parts = merged(sorted);
     }
@@ -70,8 +70,8 @@ enum Spec {
 }
 
 impl Spec {
-    /// The bytes of a response with this length; empty if it has none of them. `None` if they cannot be expressed: the last bytes of
-    /// an empty response.
+    /// The range as bytes of a response with this length. It is empty if the response has none of these bytes.
+    /// `None` for the last bytes of an empty response, for which no range of bytes exists.
     fn within(self, length: u64) -> Option<Range<u64>> {
         match self {
             Self::From(first) => Some(first.min(length)..length),
@@ -82,7 +82,8 @@ impl Spec {
     }
 }
 
-/// Reads a list of ranges. `None` for another unit, anything that the grammar does not have, and more than [`MAX_RANGES`].
+/// Reads a list of ranges. `None` if the unit is not bytes, if the text does not follow the grammar, or if
+/// there are more than [`MAX_RANGES`].
 fn specs(line: &[u8]) -> Option<Vec<Spec>> {
     let (unit, list) = line.split_at_checked(line.iter().position(|&byte| byte == b'=')?)?;
     if !unit.eq_ignore_ascii_case(b"bytes") {
@@ -109,7 +110,8 @@ fn specs(line: &[u8]) -> Option<Vec<Spec>> {
     (!specs.is_empty()).then_some(specs)
 }
 
-/// A number of bytes; one that is too large for the type is larger than any response.
+/// Reads a number of bytes. A number that is too large for the type counts as the largest one: no response is
+/// longer.
 fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |number, byte| {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;

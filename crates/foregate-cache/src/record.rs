@@ -16,13 +16,14 @@ use crate::stored::{Life, StoredHead};
 use crate::tags::Tag;
 use crate::vary::{Variant, Vary, VaryNames};
 
-/// The version of the format of heads. It rises with each change of it; the disk tier has a version of its own, which rises with it.
+/// The version of the format of heads. Each change of the format raises it, and the version of the disk tier
+/// with it.
 pub const RECORD_FORMAT: u32 = 1;
-/// Fields of a head. More than any parser lets through.
+/// The most fields of a head: more than any parser lets through.
 const MAX_FIELDS: u32 = 4096;
 
 impl Object {
-    /// Appends all but the body.
+    /// Appends the response without its body to `out`.
     pub fn write_head(&self, out: &mut Vec<u8>) {
         let head = &self.head;
         out.extend_from_slice(&self.sequence.0.to_le_bytes());
@@ -64,7 +65,8 @@ impl Object {
         from.0.is_empty().then(|| Self::restored(head, body, key, text, sequence, outdated))
     }
 
-    /// The response of another process, of which it is known that all purges up to this number of this process have been compared with it.
+    /// Gives a response of another process a number of this process: all purges of this process up to that number
+    /// have been compared with the response.
     #[must_use]
     pub fn current_from(mut self, sequence: Sequence) -> Self {
         self.sequence = sequence;
@@ -77,14 +79,14 @@ impl Object {
         self.key() == Key(secret.hash128(self.text()))
     }
 
-    /// This response with a body in the place of its own.
+    /// Replaces the body of this response.
     #[must_use]
     pub fn into_body(mut self, body: Body) -> Self {
         self.body = body;
         self
     }
 
-    /// The same response with a body.
+    /// A copy of this response with another body.
     #[must_use]
     pub fn with_body(&self, body: Body) -> Self {
         let (key, outdated) = (self.key(), self.is_outdated());

@@ -23,7 +23,7 @@ pub struct Request<'a> {
 /// The decision on asking the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The store may hold the response, or may store it.
+    /// The cache is asked: it may hold the response, or may store it.
     Cache(Demands),
     /// The request goes to the origin, and its response is not stored.
     Bypass(Bypass),
@@ -57,23 +57,24 @@ pub struct Demands {
 }
 
 impl Demands {
-    /// Returns whether the request is a HEAD: it is answered from a stored GET, but fills nothing.
+    /// Returns whether the request is a HEAD. It can be answered from a stored response to GET, but its own
+    /// response is not stored.
     pub fn is_head(&self) -> bool {
         self.head
     }
 
-    /// Marks the request as one with credentials (RFC 9111, section 3.5): it was received with them, or identifies the client to the origin in
-    /// another way.
+    /// Marks the request as one with credentials (RFC 9111, section 3.5): it had them when it was received, or it
+    /// identifies the client to the origin in another way.
     pub fn add_credentials(&mut self) {
         self.authorization = true;
     }
 
-    /// Sets the conditions of lifetimes that hold for the request, a bit each by their number.
+    /// Sets which conditions of lifetimes hold for the request: bit n stands for the condition with number n.
     pub fn set_conditions(&mut self, conditions: u64) {
         self.conditions = conditions;
     }
 
-    /// The conditions of lifetimes that hold for the request.
+    /// The conditions of lifetimes that hold for the request, as bits.
     pub fn conditions(&self) -> u64 {
         self.conditions
     }
@@ -83,7 +84,8 @@ impl Demands {
         self.authorization
     }
 
-    /// Returns whether the client accepts no response but a stored one (RFC 9111, section 5.2.1.7): without one the answer is 504.
+    /// Returns whether the client only accepts a stored response (RFC 9111, section 5.2.1.7). If there is none, the
+    /// answer is 504.
     pub fn only_if_cached(&self) -> bool {
         self.control.only_if_cached
     }
@@ -128,9 +130,10 @@ pub fn lookup(request: &Request<'_>, policy: &Policy) -> Lookup {
 const CONDITIONS: [NameId; 4] =
     [NameId::IfMatch, NameId::IfNoneMatch, NameId::IfModifiedSince, NameId::IfUnmodifiedSince];
 
-/// Turns a GET that may fill the store into one for the whole response, so that the response can be stored and every client be answered from it: the client's
-/// own conditions and its range go. They are evaluated against the stored response instead ([`StoredHead::answer`](crate::StoredHead::answer)), or with
-/// [`evaluate`](crate::evaluate) against one that is not stored.
+/// Turns a GET that may fill the store into a request for the whole response, so that the response can be
+/// stored and can answer every client. This removes the client's own conditions and its range. They are
+/// evaluated against the stored response instead ([`StoredHead::answer`](crate::StoredHead::answer)). If the
+/// response is not stored, the caller evaluates the conditions with [`evaluate`](crate::evaluate).
 pub fn ask_for_whole(headers: &mut HeaderList) {
     headers.remove_each(&CONDITIONS);
     headers.remove_each(&[NameId::Range, NameId::IfRange]);

@@ -4,8 +4,8 @@ use crate::moment::CacheTime;
 use crate::request::Demands;
 use crate::stored::StoredHead;
 
-/// A client that demands a newer response gets the stored one if a client's demand brought that less than this long ago, in milliseconds:
-/// otherwise each reload would be a request to the origin.
+/// For this many milliseconds, a response that was fetched because a client demanded a newer one also answers
+/// other clients that demand a newer one. Otherwise each reload would be a request to the origin.
 const DEMANDS: u64 = 1000;
 
 /// The use of a stored response for a request.
@@ -13,7 +13,8 @@ const DEMANDS: u64 = 1000;
 pub enum Reuse {
     /// The stored response answers the request.
     Fresh,
-    /// The response answers the request although it is stale, since the client accepts that (RFC 9111, section 5.2.1.2).
+    /// The response answers the request although it is stale, since the client accepts stale responses (RFC 9111,
+    /// section 5.2.1.2).
     Stale,
     /// The response answers the request although it is stale, and is validated meanwhile (RFC 5861, section 3).
     StaleWhileRevalidate,
@@ -28,13 +29,13 @@ pub enum Reuse {
 pub enum Validate {
     /// The response is stale.
     Stale,
-    /// The origin demands it each time: `no-cache`.
+    /// The origin demands a validation before each use: `no-cache`.
     Origin,
     /// The client demands a validation.
     Client,
 }
 
-/// Decides about the use of a stored response. `outdated` is set if it was purged softly, which makes it stale.
+/// Decides about the use of a stored response. `outdated` is true if a soft purge has made the response stale.
 pub fn reuse(stored: &StoredHead, demands: &Demands, outdated: bool, now: CacheTime) -> Reuse {
     let verdict = judge(stored, demands, outdated, now);
     match verdict {
@@ -87,7 +88,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns whether it is an error in the sense of `stale-if-error` (RFC 5861, section 4).
+    /// Returns whether the failure is an error in the sense of `stale-if-error` (RFC 5861, section 4).
     fn counts(self) -> bool {
         match self {
             Self::NoResponse => true,
@@ -97,7 +98,8 @@ impl Failure {
 }
 
 impl StoredHead {
-    /// Returns whether this response, which was to be validated, is served since the origin failed (RFC 5861, section 4).
+    /// Returns whether this response, whose validation failed, is served in place of the failure (RFC 5861, section
+    /// 4).
     pub fn covers_failure(&self, failure: Failure, now: CacheTime) -> bool {
         let life = &self.life;
         let staleness = life.staleness(now).unwrap_or(0);

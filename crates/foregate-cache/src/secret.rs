@@ -28,12 +28,12 @@ impl Secret {
         hasher.finish128().as_u128()
     }
 
-    /// 64 bits, for small sets.
+    /// Hashes a text to 64 bits, for small sets.
     pub(crate) fn hash64(&self, text: &[u8]) -> u64 {
         self.hash64_of(&[text])
     }
 
-    /// The same for text in parts.
+    /// Like [`hash64`](Self::hash64), for a text in parts.
     pub(crate) fn hash64_of(&self, parts: &[&[u8]]) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.0);
         parts.iter().for_each(|part| hasher.write(part));

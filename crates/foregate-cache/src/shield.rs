@@ -6,17 +6,18 @@ use std::sync::Arc;
 use crate::key::ResponseAddress;
 use crate::secret::Secret;
 
-/// Nodes compute the same owners, so they share the secret of the hash.
+/// The secret of the hash. All nodes use the same one, so that they compute the same owners.
 const KNOWN: Secret = Secret::new(*b"owners of shield");
 
-/// Purges that a log holds. A node that has missed more purges everything that it stores.
+/// The most purges in a log. If a node has missed more purges than that, it has to purge everything it stores.
 const MOST_PURGES: usize = 10_000;
-/// The most bytes of these purges.
+/// The most bytes of the purges in a log.
 const MOST_BYTES: usize = 8 << 20;
 
-/// The place of the node that asks the origin for a key with this text, by rendezvous hashing of the address: all variants of a response, and all
-/// additions to its key, have the same owner. When a node joins or leaves, the owner changes only for addresses that move to it or away
-/// from it. `None` for a text that is no key, and without nodes.
+/// The index of the node that asks the origin for a key with this text. It is chosen by rendezvous hashing of
+/// the address: the variants of a response, and its keys with different additions, have the same owner. When a
+/// node joins or leaves, the owner changes only for the addresses that this node takes over or gives up. `None`
+/// for a text that is no key, and without nodes.
 pub fn owner<'n>(nodes: impl IntoIterator<Item = &'n str>, text: &[u8]) -> Option<usize> {
     let address = ResponseAddress::read(text)?.address;
     let weight =
@@ -29,13 +30,13 @@ pub fn owner<'n>(nodes: impl IntoIterator<Item = &'n str>, text: &[u8]) -> Optio
 /// The recent purges of one node, with their numbers, for the other nodes.
 #[derive(Debug)]
 pub struct PurgeLog {
-    /// Tells this log from those of earlier processes.
+    /// A random number that distinguishes this log from the logs of earlier processes.
     epoch: u64,
     latest: u64,
     /// Purges up to this number may be missing.
     forgotten: u64,
     purges: BTreeMap<u64, Arc<[u8]>>,
-    /// A purge that comes again replaces the earlier one.
+    /// The number of each purge. A purge that comes again replaces the earlier one.
     numbers: HashMap<Arc<[u8]>, u64>,
     bytes: usize,
 }
@@ -43,9 +44,10 @@ pub struct PurgeLog {
 /// The purges after a number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PurgesSince {
-    /// The number of the last of these purges, or of the whole log.
+    /// The number from which the next call goes on: that of the last of these purges, or of the whole log if there
+    /// are no more.
     pub until: u64,
-    /// The purges, for [`Floors::repeat`](crate::Floors::repeat). `None`: some that would belong here are forgotten.
+    /// The purges, for [`Floors::repeat`](crate::Floors::repeat). `None` if the log has forgotten some of them.
     pub purges: Option<Vec<Arc<[u8]>>>,
 }
 
@@ -65,7 +67,8 @@ impl PurgeLog {
         self.latest
     }
 
-    /// Adds a purge, as [`Purge::write`](crate::Purge::write) writes it. Returns its number.
+    /// Adds the bytes of a purge from [`Purge::write`](crate::Purge::write). Returns the number of the purge in the
+    /// log.
     pub fn add(&mut self, purge: &[u8]) -> u64 {
         self.latest += 1;
         let purge: Arc<[u8]> = purge.into();
@@ -84,7 +87,7 @@ impl PurgeLog {
         self.latest
     }
 
-    /// The purges after a number, `most` of them at a time.
+    /// The purges after a number, at most `most` of them.
     pub fn since(&self, number: u64, most: usize) -> PurgesSince {
         if number < self.forgotten {
             return PurgesSince { until: self.latest, purges: None };

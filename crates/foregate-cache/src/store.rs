@@ -33,7 +33,7 @@ pub struct Response<'a> {
 pub struct AnsweredRequest<'a> {
     /// The client's demands.
     pub demands: &'a Demands,
-    /// The fields of the request, from which those that Vary names are taken.
+    /// The fields of the request. Vary selects some of them.
     pub headers: &'a HeaderList,
     /// The path in normal form.
     pub path: &'a [u8],
@@ -44,7 +44,7 @@ pub struct AnsweredRequest<'a> {
 pub enum NotStored {
     /// The response answers a HEAD.
     Method,
-    /// The status is interim, 206, 304, or beyond 599; or it is unknown and has to be understood.
+    /// The status is interim, 206, 304, or above 599; or it is unknown, and the response has `must-understand`.
     Status,
     /// `no-store`.
     NoStore,
@@ -56,7 +56,7 @@ pub enum NotStored {
     SetCookie,
     /// `Vary: *`, or more names than are looked at.
     Vary,
-    /// There are more tags than are looked at, so a purge could miss it.
+    /// The response has more tags than are read, so a purge could miss it.
     Tags,
     /// The extension of the path does not fit Content-Type.
     Deception,
@@ -85,7 +85,7 @@ impl NotStored {
 /// Decides whether a response may be stored by this shared cache, and makes the stored head.
 ///
 /// # Errors
-/// The first reason that forbids it. The response goes to its client all the same.
+/// The first reason that forbids storing. The client gets the response all the same.
 pub fn store(
     asked: &AnsweredRequest<'_>,
     response: &Response<'_>,
@@ -106,7 +106,7 @@ pub fn store(
     let dates = Dates::read(&headers, response.received.wall);
     let life = life(asked, response, &control, &dates, policy)?;
     keep_stored_fields(&mut headers, &control, policy);
-    // RFC 9110, section 6.6.1.
+    // A response without Date gets one (RFC 9110, section 6.6.1).
     if !headers.contains(NameId::Date) {
         headers.push_id(NameId::Date, format_date(dates.date).as_bytes());
     }
@@ -157,12 +157,14 @@ fn permitted(demands: &Demands, status: u16, control: &ResponseControl) -> Resul
     Ok(())
 }
 
-/// The statuses of RFC 9110 with caching rules that this cache knows in full, for `must-understand`.
+/// Returns whether a status is one of RFC 9110 whose caching rules this cache fully implements, for
+/// `must-understand`.
 fn is_understood(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300..=303 | 307 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// The statuses that may be stored without a stated lifetime (RFC 9110, section 15.1).
+/// Returns whether a response with this status may be stored without a stated lifetime (RFC 9110, section
+/// 15.1).
 fn is_heuristic(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
@@ -173,7 +175,8 @@ pub(crate) struct Dates {
 }
 
 impl Dates {
-    /// A Date that is missing or no date is the moment of receipt (RFC 9110, section 6.6.1).
+    /// Reads Date and Last-Modified. A Date that is missing or invalid counts as the moment of receipt (RFC 9110,
+    /// section 6.6.1).
     pub(crate) fn read(headers: &HeaderList, received: u64) -> Self {
         let Representation { date, last_modified, .. } = Representation::read(headers, received);
         Self { date, last_modified }
@@ -209,7 +212,7 @@ fn life(
         Some(stated) => stated,
         None => default(seconds),
     };
-    // A lifetime from the settings that replaces the origin's word replaces `no-cache` too.
+    // A lifetime from the settings that replaces the lifetime of the origin replaces `no-cache`, too.
     let over = edge.is_some_and(|edge| edge.over_origin);
     Ok(Life {
         received: response.received.cache,
@@ -230,7 +233,8 @@ fn milliseconds(seconds: u32) -> u64 {
     u64::from(seconds) * 1000
 }
 
-/// The lifetime that the origin states (RFC 9111, section 4.2.1). Several Expires fields, or one that is no date, mean none at all.
+/// The lifetime that the origin states (RFC 9111, section 4.2.1). If Expires is not a date, or if there are
+/// several, the lifetime is zero.
 fn stated_lifetime(response: &Response<'_>, control: &ResponseControl, dates: &Dates) -> Option<u32> {
     if let Some(seconds) = control.s_maxage.or(control.max_age) {
         return Some(seconds);
@@ -246,8 +250,8 @@ fn stated_lifetime(response: &Response<'_>, control: &ResponseControl, dates: &D
 }
 
 /// The lifetime of a response for which neither origin nor settings state one: by the extension of its path, else by heuristics (RFC
-/// 9111, section 4.2.2). Heuristics are for responses that are the same for all clients as far as the request tells: none with a
-/// query, a cookie or credentials.
+/// 9111, section 4.2.2). Heuristics are only used if the request suggests that the response is the same for all
+/// clients: it has no query, cookie or credentials.
 fn unstated_lifetime(
     asked: &AnsweredRequest<'_>,
     response: &Response<'_>,
@@ -292,7 +296,8 @@ pub(crate) fn initial_age(response: &Response<'_>, dates: &Dates) -> u64 {
     apparent.max(milliseconds(stated).saturating_add(delay))
 }
 
-/// The first member of the first line counts; anything but digits is ignored (RFC 9111, section 5.1).
+/// Reads a value of Age. Only the first member of the list counts, and it is ignored if it is not a number (RFC
+/// 9111, section 5.1).
 fn age_value(line: &[u8]) -> Option<u32> {
     seconds(line.split(|&byte| byte == b',').next().map(trim)?)
 }

@@ -8,16 +8,18 @@ use crate::policy::Policy;
 use crate::tags::Tag;
 use crate::vary::Vary;
 
-/// The head of a stored response, with all that later decisions need: serving it parses nothing.
+/// The head of a stored response, with all values that later decisions need, so that serving it needs no
+/// parsing.
 #[derive(Clone, Debug)]
 pub struct StoredHead {
     /// The status.
     pub status: u16,
-    /// The fields to serve. Age, and the fields of the connection, are not among them.
+    /// The fields to serve, without Age and without fields of the connection.
     pub headers: HeaderList,
     /// Freshness.
     pub life: Life,
-    /// The fields of the request that select this response among others of the same key. `None`: it is for all requests.
+    /// The fields of the request that select this response among others of the same key. `None` if it is for all
+    /// requests.
     pub vary: Option<Vary>,
     /// The tags by which the response can be purged, sorted.
     pub tags: Box<[Tag]>,
@@ -33,8 +35,8 @@ impl StoredHead {
         self.last_modified.is_some() || self.headers.contains(NameId::Etag)
     }
 
-    /// The head for the client that caused the response, if this client gets fields that others do not: cookies, and the fields that
-    /// `private` and `no-cache` name. `None` if its head is the same.
+    /// The head for the client that caused the response, if this client gets fields that other clients do not get:
+    /// cookies, and the fields that `private` and `no-cache` list. `None` if all clients get the same head.
     pub fn for_first_client(&self, response: &HeaderList, policy: &Policy) -> Option<Self> {
         let control = ResponseControl::read(response, &policy.targeted);
         let is_withheld = |name: &[u8]| name.eq_ignore_ascii_case(b"set-cookie") || control.lists(name);
@@ -60,18 +62,19 @@ impl StoredHead {
 pub struct Life {
     /// When the response arrived.
     pub(crate) received: CacheTime,
-    /// Its age at that moment (RFC 9111, section 4.2.3).
+    /// The age of the response at that moment (RFC 9111, section 4.2.3).
     pub(crate) initial_age: u64,
-    /// How long it is fresh (RFC 9111, section 4.2.1).
+    /// The lifetime: how long the response is fresh (RFC 9111, section 4.2.1).
     pub(crate) lifetime: u64,
-    /// How long after that it may be served during validation, and after a failed one.
+    /// How long after its lifetime the response may be served while it is validated. `stale_if_error` is the time
+    /// for responses whose validation has failed.
     pub(crate) stale_while_revalidate: u64,
     pub(crate) stale_if_error: u64,
     /// `no-cache`: never used without validation.
     pub(crate) always_validate: bool,
-    /// A client demanded this response in place of a stored one.
+    /// `true` if this response was fetched because a client did not accept the stored one.
     pub(crate) demanded: bool,
-    /// `must-revalidate` and its like: not even a client's `max-stale` makes it usable after its end.
+    /// `must-revalidate` and similar directives: not even a client's `max-stale` makes a stale response usable.
     pub(crate) never_stale: bool,
 }
 
@@ -97,12 +100,13 @@ impl Life {
         self.age_ms(now).checked_sub(self.lifetime)
     }
 
-    /// Returns whether requests that wait for the response while it is fetched may be answered with it: it is usable without validation.
+    /// Returns whether requests that wait while the response is fetched may be answered with it: it may be used
+    /// without validation.
     pub fn is_shareable(&self) -> bool {
         !self.always_validate && self.initial_age < self.lifetime
     }
 
-    /// When the response is of no use any more, not even as a stale one, unless it is validated.
+    /// The time from which the response is of no use without validation, not even as a stale response.
     pub fn end(&self) -> CacheTime {
         let grace = self.stale_while_revalidate.max(self.stale_if_error);
         let left = self.lifetime.saturating_sub(self.initial_age);

@@ -1,12 +1,12 @@
-//! Dictionaries of structured fields (RFC 9651, section 4.2.2), as far as targeted cache control needs them: everything is
-//! checked, the values that no directive has are dropped.
+//! Dictionaries of structured fields (RFC 9651, section 4.2.2), as far as targeted cache control needs them.
+//! The whole syntax is checked, but the values of types that no directive uses are dropped.
 
 /// A value without its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value<'a> {
     Integer(i64),
     Boolean(bool),
-    /// The text between the quotes, escapes as they came.
+    /// The text between the quotes, with its escapes unresolved.
     String(&'a [u8]),
     Token(&'a [u8]),
     List(Vec<Value<'a>>),
@@ -14,8 +14,8 @@ pub(crate) enum Value<'a> {
     Other,
 }
 
-/// Reads a dictionary and hands over its members in order; a key that comes again replaces the earlier one. `None` for text that is
-/// no dictionary, whatever was handed over before.
+/// Reads a dictionary and passes its members to `member` in order. A key that comes again replaces the earlier
+/// one. `None` for text that is no dictionary: members that were passed before must be ignored then.
 pub(crate) fn dictionary<'a>(text: &'a [u8], mut member: impl FnMut(&'a [u8], Value<'a>)) -> Option<()> {
     let mut parser = Parser { rest: text };
     parser.skip(b" ");

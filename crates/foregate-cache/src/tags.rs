@@ -5,13 +5,15 @@ use foregate_wire::{HeaderList, NameId};
 use crate::secret::Secret;
 use crate::text::trim;
 
-/// Tags of one response. With more, the response is not stored, since a purge by one that was dropped would miss it.
+/// The most tags of one response. A response with more is not stored, since a purge by a tag that was not kept
+/// would miss it.
 const MAX_TAGS: usize = 1000;
 
 const CACHE_TAG: &[u8] = b"cache-tag";
 
-/// Tags have the same numbers in all stores and processes, so that a purge means the same in each. They come from origins; two that collide are
-/// purged together.
+/// The secret of the hash of tags. It is the same in all stores and processes, so that a purge means the same
+/// in each. It need not be hidden: tags come from origins, and two tags with the same hash are only purged
+/// together.
 const KNOWN: Secret = Secret::new(*b"tags of Foregate");
 
 /// A tag, hashed.
@@ -19,7 +21,7 @@ const KNOWN: Secret = Secret::new(*b"tags of Foregate");
 pub struct Tag(pub(crate) u64);
 
 impl Tag {
-    /// The tag with this text; case counts.
+    /// The tag with this text. Upper and lower case differ.
     pub fn new(text: &[u8]) -> Self {
         Self(KNOWN.hash64(text))
     }
@@ -29,7 +31,7 @@ impl Tag {
         self.0
     }
 
-    /// Takes the hash of [`to_bits`](Self::to_bits).
+    /// The tag with this hash, from [`to_bits`](Self::to_bits).
     pub fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
@@ -51,7 +53,7 @@ pub(crate) fn read(headers: &HeaderList) -> Option<Vec<Tag>> {
     Some(tags)
 }
 
-/// Removes the fields that hold tags, which are between the origin and the cache.
+/// Removes the fields that hold tags: they are meant for the cache, not for clients.
 pub fn remove(headers: &mut HeaderList) {
     headers.remove(NameId::SurrogateKey);
     headers.remove_name(CACHE_TAG);

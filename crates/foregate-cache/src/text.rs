@@ -10,7 +10,7 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
-/// Without spaces and tabs at both ends.
+/// Removes spaces and tabs at both ends.
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
@@ -18,7 +18,7 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The number of seconds that these digits are, at most `MAX_SECONDS` (RFC 9111, section 1.2.2). `None` for anything but digits.
+/// Reads a number of seconds, at most `MAX_SECONDS` (RFC 9111, section 1.2.2). `None` for anything but digits.
 pub(crate) fn seconds(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() {
         return None;
@@ -31,19 +31,20 @@ pub(crate) fn seconds(digits: &[u8]) -> Option<u32> {
     Some(number)
 }
 
-/// The largest number of seconds that a field can state: a larger one counts as this one.
+/// The largest number of seconds that a field can state. A larger number counts as this one.
 pub(crate) const MAX_SECONDS: u32 = 1 << 31;
 
 /// The members of a comma-separated list (RFC 9110, section 5.6.1) without blanks around them; empty ones are left out.
 ///
-/// A comma within a quoted string separates nothing. A quote without its counterpart is an ordinary byte.
+/// A comma within a quoted string does not separate members. A quote that is not closed is an ordinary byte.
 pub(crate) fn members(value: &[u8]) -> Members<'_> {
     Members { rest: Some(value), quotes: true }
 }
 
 pub(crate) struct Members<'a> {
     rest: Option<&'a [u8]>,
-    /// Cleared once a quoted string does not end, so that each byte is looked at twice at most.
+    /// Cleared once a quoted string has no end. Further quotes are then not searched for their ends, so that each
+    /// byte is looked at twice at most.
     quotes: bool,
 }
 
@@ -83,7 +84,8 @@ impl Members<'_> {
     }
 }
 
-/// The length of a quoted string after its opening quote, the closing one included (RFC 9110, section 5.6.4).
+/// The length of a quoted string after its opening quote, including the closing quote (RFC 9110, section
+/// 5.6.4). `None` if it is not closed.
 pub(crate) fn string_length(text: &[u8]) -> Option<usize> {
     let mut escaped = false;
     let end = text.iter().position(|&byte| {

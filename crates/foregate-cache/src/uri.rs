@@ -1,4 +1,4 @@
-//! The parts of the address that a response is stored under, and references to others of the same origin.
+//! The address under which a response is stored, and references to other addresses of the same origin.
 
 use foregate_wire::{
     HeaderList, Method, NameId, Scheme, Slashes, normalize_path, normalize_query, parse_authority,
@@ -13,7 +13,7 @@ pub struct Uri<'a> {
     pub scheme: Scheme,
     /// The host in normal form: lower case, no trailing dot.
     pub host: &'a str,
-    /// The port, if the authority has one. The scheme's default port counts as none.
+    /// The port, if the authority has one. The default port of the scheme is the same as no port.
     pub port: Option<u16>,
     /// The path in normal form.
     pub path: &'a [u8],
@@ -22,7 +22,7 @@ pub struct Uri<'a> {
 }
 
 impl Uri<'_> {
-    /// The port, unless it is that of the scheme.
+    /// The port, unless it is the default port of the scheme.
     pub(crate) fn special_port(&self) -> Option<u16> {
         self.port.filter(|&port| port != default_port(self.scheme))
     }
@@ -35,13 +35,13 @@ fn default_port(scheme: Scheme) -> u16 {
     }
 }
 
-/// Returns whether a response shows that the resource has changed, so stored responses for its address are invalid (RFC 9111, section 4.4): the
-/// method is not known to be safe, and the response is no error.
+/// Returns whether a request has probably changed its resource, so that stored responses for the address are
+/// invalid (RFC 9111, section 4.4): its method is not known to be safe, and its response is no error.
 pub fn invalidates(method: &Method, status: u16) -> bool {
     !method.is_safe() && *method != Method::Connect && (200..400).contains(&status)
 }
 
-/// An address of the same origin as another one.
+/// An address of the same origin as the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelatedAddress {
     /// The path in normal form.
@@ -50,15 +50,17 @@ pub struct RelatedAddress {
     pub query: Option<Vec<u8>>,
 }
 
-/// The addresses in Location and Content-Location, which are invalid together with that of the request. Those of another origin are
-/// left out, since one site must not empty the cache of another (RFC 9111, section 4.4).
+/// The addresses in Location and Content-Location, which become invalid together with the address of the
+/// request. Addresses of another origin are left out, since one site must not empty the cache of another (RFC
+/// 9111, section 4.4).
 pub fn related(headers: &HeaderList, uri: &Uri<'_>, slashes: Slashes) -> Vec<RelatedAddress> {
     let fields = [NameId::Location, NameId::ContentLocation];
     let references = fields.iter().filter_map(|&id| headers.get(id));
     references.filter_map(|reference| resolve(reference, uri, slashes)).collect()
 }
 
-/// Resolves a reference (RFC 3986, section 5.2). `None` if it is none, or leads to another origin.
+/// Resolves a reference (RFC 3986, section 5.2). `None` if the text is no reference, or if it leads to another
+/// origin.
 fn resolve(reference: &[u8], base: &Uri<'_>, slashes: Slashes) -> Option<RelatedAddress> {
     let reference = trim(reference.split(|&byte| byte == b'#').next()?);
     let scheme = match base.scheme {

@@ -13,7 +13,8 @@ use crate::store::{
 };
 use crate::stored::{Life, StoredHead};
 
-/// Turns a request into a validation of a stored response: its validators replace the client's conditions (RFC 9111, section 4.3.1).
+/// Turns a request into a validation of a stored response: the validators of the stored response replace the
+/// client's conditions (RFC 9111, section 4.3.1).
 pub fn ask_to_validate(headers: &mut HeaderList, stored: &StoredHead) {
     ask_for_whole(headers);
     if let Some(etag) = stored.headers.get(NameId::Etag) {
@@ -29,14 +30,14 @@ pub fn ask_to_validate(headers: &mut HeaderList, stored: &StoredHead) {
 /// A stored response that the origin has confirmed.
 #[derive(Clone, Debug)]
 pub struct RefreshedResponse {
-    /// The response with the new fields and a new age. It answers the requests that have waited, as it is.
+    /// The response with the new fields and a new age. It answers the requests that have waited for the validation.
     pub stored: StoredHead,
-    /// `Ok` if the response may replace the stored one; otherwise the stored one is removed.
+    /// `Ok` if the response may replace the stored one. Otherwise the stored response is removed.
     pub storable: Result<(), NotStored>,
 }
 
-/// Updates a stored response by a 304 to its validation. `None` if the 304 is about another representation: the stored response goes
-/// and the request is repeated without validators.
+/// Updates a stored response by a 304 to its validation. `None` if the 304 is about another representation: the
+/// caller then removes the stored response and repeats the request without validators.
 pub fn refresh(
     asked: &AnsweredRequest<'_>,
     stored: &StoredHead,
@@ -47,8 +48,8 @@ pub fn refresh(
     is_same(stored, response).then(|| update(asked, stored, response, policy, secret))
 }
 
-/// Updates a stored response with a body of this length by a 200 to a HEAD. `None` if the resource has changed: the stored response is
-/// stale from now on.
+/// Updates a stored response, whose body has this length, by a 200 to a HEAD. `None` if the resource has
+/// changed: the stored response is stale from now on.
 pub fn refresh_by_head(
     asked: &AnsweredRequest<'_>,
     stored: &StoredHead,
@@ -59,7 +60,7 @@ pub fn refresh_by_head(
 ) -> Option<RefreshedResponse> {
     let lengths = response.headers.get(NameId::ContentLength);
     let same_length = lengths.is_none_or(|text| text == length.to_string().as_bytes());
-    // Where neither has anything to compare, each response would be the same as all others.
+    // Without a length or a validator there is nothing to compare, and any response would count as the same.
     let is_described = lengths.is_some() || stored.can_validate();
     let same = response.status == 200 && stored.status == 200 && same_length && is_same(stored, response);
     (same && is_described).then(|| update(asked, stored, response, policy, secret))
@@ -88,7 +89,7 @@ fn update(
     let demands = Demands { head: false, ..*asked.demands };
     let asked = AnsweredRequest { demands: &demands, ..*asked };
     match store(&asked, &response, policy, secret) {
-        // Tags were removed when the response was stored, unless they are kept; a 304 seldom has them.
+        // Keep the old tags if the 304 has none: the stored fields have no tags, unless the settings keep them there.
         Ok(mut new) => {
             if new.tags.is_empty() {
                 new.tags.clone_from(&stored.tags);
@@ -115,7 +116,8 @@ fn update(
     }
 }
 
-/// The fields that a response to a validation does not change: those that tell how the stored body is to be read, and its name.
+/// The fields that a response to a validation does not change: those that say how to read the stored body, and
+/// its entity tag.
 const KEPT: [NameId; 5] = [
     NameId::ContentLength,
     NameId::ContentEncoding,
@@ -124,7 +126,7 @@ const KEPT: [NameId; 5] = [
     NameId::Etag,
 ];
 
-/// The stored fields with the new ones in place of those of the same names (RFC 9111, section 3.2).
+/// The stored fields, in which new fields replace stored fields of the same name (RFC 9111, section 3.2).
 fn merge(stored: &HeaderList, new: &HeaderList) -> HeaderList {
     let mut new = new.clone();
     connection::strip_hop_by_hop(&mut new, false);
@@ -132,7 +134,7 @@ fn merge(stored: &HeaderList, new: &HeaderList) -> HeaderList {
         !KEPT.contains(&field.id) || field.id == NameId::Etag && !stored.contains(NameId::Etag)
     });
     let mut names: Vec<_> = new.iter().map(|field| field.name.to_ascii_lowercase()).collect();
-    // Without a Date of its own, the validation happened when its response arrived.
+    // The old Date goes even if the 304 has none: a missing Date counts as the moment of receipt.
     names.push(b"date".to_vec());
     names.sort_unstable();
     let mut merged = stored.clone();

@@ -7,7 +7,7 @@ use foregate_wire::{HeaderList, NameId};
 use crate::secret::Secret;
 use crate::text::{is_token, members, trim};
 
-/// Names in Vary. A response with more is not stored.
+/// The most names in Vary. A response with more is not stored.
 const MAX_NAMES: usize = 32;
 
 /// The names in the Vary field of a response: in lower case, sorted, each once.
@@ -24,7 +24,7 @@ impl VaryNames {
         &self.0
     }
 
-    /// Takes the bytes of [`as_bytes`](Self::as_bytes).
+    /// The names in the bytes of [`as_bytes`](Self::as_bytes).
     pub fn from_bytes(names: &[u8]) -> Self {
         Self(Arc::from(names))
     }
@@ -34,14 +34,15 @@ impl VaryNames {
         Variant(secret.hash128(&self.selecting(request)))
     }
 
-    /// The names, and the values in normal form that a request has for them: equal for requests that select the same response.
+    /// The names with the values of a request, in normal form. The result is equal for requests that select the
+    /// same response.
     pub fn selecting(&self, request: &HeaderList) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.0.len() + 128);
         text.extend_from_slice(&self.0);
         for name in self.iter() {
             let mut lines = request.get_all_name(name).peekable();
             text.push(u8::from(lines.peek().is_some()));
-            // The length stands before the value, so no value can pass for two.
+            // The length precedes the value, so that one value cannot look like two.
             let length_at = text.len();
             text.extend_from_slice(&[0; size_of::<u64>()]);
             let start = text.len();
@@ -59,7 +60,7 @@ impl VaryNames {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant(pub(crate) u128);
 
-/// The selecting fields of a stored response, with the values that it is for.
+/// The names of the selecting fields of a stored response, and the values that select it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vary {
     /// The names.
@@ -69,7 +70,8 @@ pub struct Vary {
 }
 
 impl Vary {
-    /// Reads Vary. `None` if no request may be answered with the response: `*`, a member that is no name, too many names.
+    /// Reads Vary. `None` if no other request may be answered with the response: Vary has `*`, a member that is no
+    /// name, or too many names.
     pub(crate) fn read(response: &HeaderList, request: &HeaderList, secret: &Secret) -> Option<Option<Self>> {
         let mut names = Vec::new();
         for name in response.get_all(NameId::Vary).flat_map(members) {
@@ -103,7 +105,7 @@ fn normalise<'a>(id: NameId, lines: impl Iterator<Item = &'a [u8]>, out: &mut Ve
     match id {
         NameId::AcceptEncoding => {
             let mut listed: Vec<_> = lines.flat_map(members).collect();
-            // Most browsers send it in normal form, but for the order.
+            // Most browsers already send members in normal form, so only the order has to be fixed.
             if listed.iter().all(|member| is_normal(member)) {
                 sort(&mut listed);
                 join(&listed, out);
@@ -113,13 +115,13 @@ fn normalise<'a>(id: NameId, lines: impl Iterator<Item = &'a [u8]>, out: &mut Ve
                 join(&listed, out);
             }
         }
-        // Servers take the first one of several languages with the same weight.
+        // The order of languages with the same weight stays: servers prefer the first of them.
         NameId::AcceptLanguage => {
             let mut listed: Vec<_> = lines.flat_map(members).map(preference).collect();
             listed.sort_by_key(|preference| std::cmp::Reverse(weight_of(preference)));
             join(&listed, out);
         }
-        // No lists: a blank, a comma or an empty member may mean something.
+        // These fields are not lists: a blank, a comma or an empty member may mean something.
         NameId::Cookie
         | NameId::Authorization
         | NameId::UserAgent
@@ -131,10 +133,10 @@ fn normalise<'a>(id: NameId, lines: impl Iterator<Item = &'a [u8]>, out: &mut Ve
                 out.push(b'\n');
             }
         }
-        // Several lines are one list (RFC 9110, section 5.3). An empty member stays, since the field may be no list.
+        // Several lines are one list (RFC 9110, section 5.3). Empty members are kept, since the field may be no list.
         _ => {
             let split = |line: &'a [u8]| {
-                // A comma in a quoted string is none.
+                // A comma in a quoted string does not separate members.
                 let is_plain = !line.contains(&b'"');
                 line.split(move |&byte| byte == b',' && is_plain).map(trim)
             };
@@ -168,7 +170,8 @@ fn is_normal(member: &[u8]) -> bool {
 /// Another name of gzip (RFC 9110, section 8.4.1.3).
 const X_GZIP: &[u8] = b"x-gzip";
 
-/// A coding or language with its weight: in lower case, without blanks, the weight in thousandths unless it is 1.
+/// The normal form of a coding or language with its weight: in lower case, without blanks, and with the weight
+/// in thousandths unless it is 1.
 fn preference(member: &[u8]) -> Vec<u8> {
     let mut parts = member.split(|&byte| byte == b';').map(trim);
     let mut out = parts.next().unwrap_or_default().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! `Accept-Encoding` (RFC 9110, section 12.5.3), and the qualities of other fields that negotiate.
+//! `Accept-Encoding` (RFC 9110, section 12.5.3), and the quality values of other fields.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::ContentCoding;
 /// The content codings that a client accepts.
 #[derive(Debug, Default)]
 pub struct AcceptEncoding {
-    /// The quality of known codings, each at its place in [`ContentCoding::ALL`].
+    /// The quality of each known coding, in the order of [`ContentCoding::ALL`].
     codings: [Option<Quality>; ContentCoding::ALL.len()],
     /// The quality of all other codings (`*`).
     others: Option<Quality>,
@@ -18,12 +18,13 @@ pub struct AcceptEncoding {
 }
 
 impl AcceptEncoding {
-    /// Reads the fields of a request, once: a client may fill them with elements. Of several for one coding the first counts.
+    /// Reads the fields of a request, in one pass: a client may send very many elements. Of several elements for
+    /// one coding, the first counts.
     pub fn new(fields: &dyn Fields) -> Self {
         Self::of(fields.all("accept-encoding"))
     }
 
-    /// The same for the values of the fields.
+    /// Like [`new`](Self::new), for the values of the fields.
     pub fn of<'v>(values: impl Iterator<Item = &'v [u8]>) -> Self {
         let mut accepted = Self::default();
         let elements = values.flat_map(|value| value.split(|byte| *byte == b','));
@@ -37,7 +38,7 @@ impl AcceptEncoding {
         accepted
     }
 
-    /// Where the quality of an element with this name belongs.
+    /// The field of this struct that holds the quality of an element with this name.
     fn said_of(&mut self, name: &[u8]) -> Option<&mut Option<Quality>> {
         match name {
             b"*" => Some(&mut self.others),
@@ -46,17 +47,18 @@ impl AcceptEncoding {
         }
     }
 
-    /// The client's quality for a coding. A client without `accept-encoding` accepts none: RFC 9110
-    /// would permit any, but such clients seldom support them.
+    /// The client's quality for a coding. If the request has no `accept-encoding`, it is 0: RFC 9110 would permit
+    /// any coding, but such clients seldom support them.
     pub fn quality(&self, coding: ContentCoding) -> Quality {
         let named = place(coding).and_then(|place| *self.codings.get(place)?);
         named.or(self.others).unwrap_or(0)
     }
 
-    /// The coding that the client likes most; among equals the first. `None`: the plain body.
+    /// The coding with the highest quality, and the first of several with the same quality. `None` for the plain
+    /// body.
     pub fn choose<T: Copy>(&self, codings: &[(ContentCoding, T)]) -> Option<(ContentCoding, T)> {
         let mut best = None;
-        // The plain body has to be liked more than a coding to win; it always may be sent.
+        // The plain body only wins against a coding if its quality is higher. It may be sent even with quality 0.
         let mut least = self.identity.unwrap_or(0).max(1);
         for &(coding, with) in codings {
             let quality = self.quality(coding);
@@ -68,7 +70,8 @@ impl AcceptEncoding {
         best
     }
 
-    /// The codings that the client likes at least as much as the plain body, the most liked first; equals stay in their order.
+    /// The codings whose quality is at least that of the plain body, sorted by quality, the highest first. Codings
+    /// with the same quality keep their order.
     pub fn order(&self, codings: &[ContentCoding]) -> Vec<ContentCoding> {
         let least = self.identity.unwrap_or(0).max(1);
         let mut liked: Vec<_> =
@@ -78,13 +81,14 @@ impl AcceptEncoding {
     }
 }
 
-/// How much a client likes something, in thousandths; 0: not at all.
+/// How much a client prefers something, in thousandths. 0 means that it is not acceptable.
 pub type Quality = u16;
 
-/// The quality of a coding for which the client states none.
+/// The quality of a coding without a stated quality.
 pub const FULL: Quality = 1000;
 
-/// The quality of `q=0.5`, a parameter of an element (RFC 9110, section 12.4.2); what is no number counts as nothing, since it was meant to say less than all.
+/// Reads the quality in a parameter of an element, such as `q=0.5` (RFC 9110, section 12.4.2). A malformed
+/// quality counts as 0, since the client meant less than full quality. `None` for other parameters.
 pub fn quality(parameter: &[u8]) -> Option<Quality> {
     let (name, value) = parameter.split_at_checked(2)?;
     if !name.eq_ignore_ascii_case(b"q=") {

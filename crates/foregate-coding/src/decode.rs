@@ -11,16 +11,16 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 use super::Limits;
 use super::counted::CountedBytes;
 
-/// How much is written before a decoder is pending, bytes.
+/// The bytes that a decoder writes before it pauses and is pending.
 const BURST: usize = 64 * 1024;
 /// The base-2 logarithm of the largest window that zstd frames may have (RFC 9659).
 const ZSTD_WINDOW_LOG: u32 = 23;
-/// The base-2 logarithm of the window of gzip and deflate: there is no larger one.
+/// The base-2 logarithm of the largest window that gzip and deflate have.
 const DEFLATE_WINDOW_LOG: u8 = 15;
 /// The memory of the inflater in bytes, without its buffers: the window and the tables of codes.
 const INFLATE_MEMORY: usize = 48 * 1024;
 
-/// The input and output of a codec.
+/// The bytes that one call of a codec has read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct CodecProgress {
     pub(super) read: usize,
@@ -31,18 +31,19 @@ pub(super) struct CodecProgress {
 #[derive(Debug)]
 pub(super) struct MalformedCoding;
 
-/// A decoder. It fills `output` as far as it can with its input.
+/// A decoder for one coding. It fills `output` as far as its input allows.
 pub(super) trait Decode: Send {
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<CodecProgress, MalformedCoding>;
     /// Returns true if the body may end here.
     fn complete(&self) -> bool;
-    /// Returns true if another part of the body may begin with this byte at a possible end.
+    /// Returns true if a further gzip member or zstd frame may begin with this byte after a complete one.
     fn goes_on(&self, byte: u8) -> bool;
-    /// The most bytes that it holds.
+    /// The most memory that the decoder may hold, in bytes.
     fn held(&self) -> usize;
 }
 
-/// A filter that decodes. Nothing is allocated before the first byte comes: many requests may wait with theirs.
+/// A filter that decodes. Nothing is allocated before the first byte arrives, since many requests may be
+/// waiting for their bodies.
 pub(super) fn filter<D: Decode + 'static>(
     make: fn() -> D,
     limits: Limits,
@@ -55,9 +56,9 @@ pub(super) fn filter<D: Decode + 'static>(
 /// The treatment of bytes after the end of the encoded data, such as zeros that fill a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
-    /// The body is invalid.
+    /// The body counts as invalid.
     Breaks,
-    /// They are dropped.
+    /// The bytes are dropped.
     Dropped,
 }
 
@@ -66,7 +67,7 @@ struct Decoder<D> {
     codec: Option<D>,
     limits: Limits,
     behind: Behind,
-    /// Its end has been seen, and bytes after it.
+    /// `true` once there were bytes after the end of the encoded data. All further bytes are dropped.
     over: bool,
     /// Bytes of input and of output so far.
     total: (u64, u64),
@@ -76,7 +77,8 @@ struct Decoder<D> {
 }
 
 impl<D: Decode> Decoder<D> {
-    /// Decodes until the input is used up or enough has been written; how much of the input was used.
+    /// Decodes until the input is used up or enough has been written. Returns how many bytes of the input were
+    /// used.
     fn run(&mut self, input: &[u8], out: &mut dyn Sink) -> Result<usize, Bail> {
         let mut buffer = [0; Chain::PIECE];
         let (mut used, mut burst) = (0, 0);
@@ -121,7 +123,8 @@ impl<D: Decode> Decoder<D> {
 
 impl<D: Decode> BodyFilter for Decoder<D> {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-        // Input counts before it is read: the start of a body may be its most repetitive part.
+        // A piece counts as input before it is decoded. Otherwise a body that is most repetitive at its start could
+        // exceed the ratio.
         self.total.0 = self.total.0.saturating_add(piece.len() as u64);
         if self.rest.is_empty() {
             if !piece.is_empty() || self.pending {
@@ -163,7 +166,7 @@ impl<D: Decode> BodyFilter for Decoder<D> {
     }
 }
 
-/// A piece for `inflate`, and whether its stream has ended.
+/// Passes a piece to the inflater. The second value is true if the stream has ended.
 fn inflate(
     state: &mut Decompress,
     input: &[u8],
@@ -171,7 +174,7 @@ fn inflate(
 ) -> Result<(CodecProgress, bool), MalformedCoding> {
     let before = (state.total_in(), state.total_out());
     let status = state.decompress(input, output, FlushDecompress::Sync).map_err(|_| MalformedCoding)?;
-    // Both are differences of at most the lengths of the slices.
+    // Both differences fit, since they are at most the lengths of the slices.
     let moved = CodecProgress {
         read: (state.total_in() - before.0) as usize,
         written: (state.total_out() - before.1) as usize,
@@ -179,7 +182,7 @@ fn inflate(
     Ok((moved, status == Status::StreamEnd))
 }
 
-/// gzip members, one after the other. Their checksums and lengths are compared.
+/// Decodes gzip members, one after the other, and verifies their checksums and lengths.
 pub(super) struct Gzip {
     state: Decompress,
     ended: bool,
@@ -197,7 +200,7 @@ impl Decode for Gzip {
             if input.is_empty() {
                 return Ok(CodecProgress::default());
             }
-            // Any further bytes have to be another member.
+            // Only another member may follow.
             self.state.reset(true);
             self.ended = false;
         }
@@ -220,7 +223,7 @@ impl Decode for Gzip {
     }
 }
 
-/// deflate with the head of zlib, or without; the first two bytes tell.
+/// Decodes deflate with or without the header of zlib. The first two bytes decide which form it is.
 pub(super) struct DeflateDecoder {
     first: Option<u8>,
     state: Option<Decompress>,
@@ -262,7 +265,7 @@ impl Decode for DeflateDecoder {
         let state = self.state.insert(Decompress::new_with_window_bits(zlib, DEFLATE_WINDOW_LOG));
         let (moved, ended) = inflate(state, &head, output)?;
         self.ended = ended;
-        // Two bytes never hold enough to fill the output, nor a whole stream that ends before the second.
+        // Two bytes cannot fill the output, and no stream ends before its second byte.
         if moved.read == head.len() { Ok(CodecProgress { read: 1, ..moved }) } else { Err(MalformedCoding) }
     }
 
@@ -279,7 +282,7 @@ impl Decode for DeflateDecoder {
     }
 }
 
-/// BrotliDecoder, without large windows.
+/// Decodes `br`, without large windows.
 pub(super) struct BrotliDecoder {
     state: Box<BrotliState<CountedBytes, CountedBytes, CountedBytes>>,
     memory: CountedBytes,
@@ -337,9 +340,9 @@ impl Decode for BrotliDecoder {
     }
 }
 
-/// Zstandard frames, one after the other; frames to skip are skipped.
+/// Decodes Zstandard frames, one after the other, and skips skippable frames.
 pub(super) struct ZstdDecoder {
-    /// `None`: there was no memory for it.
+    /// `None` if its memory could not be allocated.
     state: Option<DCtx<'static>>,
     ended: bool,
 }
@@ -373,7 +376,7 @@ impl Decode for ZstdDecoder {
     }
 
     fn goes_on(&self, byte: u8) -> bool {
-        // Of frames, and of those to skip (RFC 8878, section 3.1).
+        // The first byte of a frame, or of a skippable frame (RFC 8878, section 3.1).
         matches!(byte, 0x28 | 0x50..=0x5f)
     }
 

@@ -14,21 +14,22 @@ use super::counted::CountedBytes;
 use super::decode::{CodecProgress, MalformedCoding};
 use super::{ContentCoding, DEFLATE_MEMORY};
 
-/// The base-2 logarithms of the largest windows: larger ones would save little and cost both
-/// sides much.
+/// The base-2 logarithms of the largest windows: larger windows would save few bytes, but cost both sides much
+/// memory.
 const DEFLATE_WINDOW_LOG: u32 = 15;
 const BROTLI_WINDOW_LOG: u32 = 20;
 const BROTLI_DEEP_WINDOW_LOG: u32 = 21;
 const ZSTD_WINDOW_LOG: u32 = 21;
 const ZSTD_DEEP_WINDOW_LOG: u32 = 20;
-/// That of streams.
+/// The base-2 logarithm of the largest window of streams.
 const STREAM_WINDOW_LOG: u32 = 18;
-/// The base-2 logarithms of the least windows of the formats.
+/// The base-2 logarithms of the smallest windows that the formats allow.
 const DEFLATE_LEAST_WINDOW_LOG: u32 = 9;
 const BROTLI_LEAST_WINDOW_LOG: u32 = 10;
 const ZSTD_LEAST_WINDOW_LOG: u32 = 10;
-/// From this level on, brotli takes a search for windows of up to 64 KiB that needs 32 MiB, and one that finds little in windows of
-/// less than 1 MiB: the result is half as large again as at lower levels. So they get a larger one.
+/// From this level on, brotli copes badly with small windows: its search needs 32 MiB for windows of up to 64
+/// KiB, and for windows below 1 MiB it finds so little that the output is half as large again as at lower
+/// levels. So these levels get a window of at least 1 MiB.
 const BROTLI_DEEP_LEVEL: u32 = 5;
 const BROTLI_DEEP_LEAST_WINDOW_LOG: u32 = 20;
 
@@ -37,12 +38,13 @@ const ZSTD_DEEP_LEVEL: u32 = 7;
 /// Up to this level, brotli searches only within one input.
 const BROTLI_SHALLOW_LEVEL: u32 = 1;
 
-/// This much of a body is gathered before it is known how long it is, bytes. Most bodies end before, and need little memory then.
+/// The bytes of a body that are gathered before encoding begins. Most bodies end before that: their length is
+/// known then, and they need little memory.
 const GATHERED: usize = 64 * 1024;
-/// From this length on, bytes, brotli takes a search that looks further, with tables of 4 MiB.
+/// For bodies of at least this length in bytes, brotli uses a search that looks further, with tables of 4 MiB.
 const LONG: u64 = 1 << 20;
 
-/// The work for an encoder.
+/// The aim of one call of an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
     /// Take input, and write once enough was gathered.
@@ -53,27 +55,29 @@ enum Aim {
     Finish,
 }
 
-/// A coding that is applied. It fills `output` as far as it can.
+/// An encoder for one coding. It fills `output` as far as it can.
 trait Encode: Send {
-    /// Takes input, of which there is none but to gather. The second value: whether the aim is reached.
+    /// Encodes `input`, which is empty unless `aim` is [`Aim::Gather`]. The second value is true if the aim is
+    /// reached.
     fn encode(
         &mut self,
         aim: Aim,
         input: &[u8],
         output: &mut [u8],
     ) -> Result<(CodecProgress, bool), MalformedCoding>;
-    /// Bytes that it holds.
+    /// The memory that the encoder holds, in bytes.
     fn held(&self) -> usize;
 }
 
-/// The filter.
+/// The filter that encodes a body.
 pub(super) struct Encoder {
     coding: ContentCoding,
     level: u32,
     length: Option<u64>,
-    /// The body was flushed early, so it is a stream, which keeps its memory for long.
+    /// `true` if the body was flushed before its length was known. It is a stream then, and holds its memory for
+    /// long.
     streams: bool,
-    /// Input that waits for more.
+    /// Input that is gathered before it is encoded.
     gathered: Vec<u8>,
     /// The codec, made once output is due, or much input has arrived.
     codec: Option<Box<dyn Encode>>,
@@ -101,7 +105,7 @@ impl Encoder {
         if gathered.is_empty() { Ok(()) } else { self.run(Aim::Gather, &gathered, out) }
     }
 
-    /// The largest window that it may have, as its base-2 logarithm.
+    /// The base-2 logarithm of the largest window that the codec may have.
     fn most_window_log(&self) -> u32 {
         match (self.coding, self.level) {
             (ContentCoding::Gzip | ContentCoding::Deflate, _) => DEFLATE_WINDOW_LOG,
@@ -219,7 +223,7 @@ impl BodyFilter for Encoder {
     }
 }
 
-/// gzip, or deflate with the head of zlib.
+/// Encodes gzip, or deflate with the header of zlib.
 struct DeflateEncoder(Compress);
 
 impl Encode for DeflateEncoder {
@@ -237,7 +241,7 @@ impl Encode for DeflateEncoder {
         let before = (self.0.total_in(), self.0.total_out());
         let room = output.len();
         let status = self.0.compress(input, output, flush).map_err(|_| MalformedCoding)?;
-        // Both are differences of at most the lengths of the slices.
+        // Both differences fit, since they are at most the lengths of the slices.
         let moved = CodecProgress {
             read: (self.0.total_in() - before.0) as usize,
             written: (self.0.total_out() - before.1) as usize,
@@ -254,7 +258,7 @@ impl Encode for DeflateEncoder {
     }
 }
 
-/// BrotliEncoder.
+/// Encodes `br`.
 struct BrotliEncoder {
     state: Box<BrotliEncoderStateStruct<CountedBytes>>,
     memory: CountedBytes,
@@ -319,7 +323,7 @@ impl Drop for BrotliEncoder {
     }
 }
 
-/// Zstandard.
+/// Encodes Zstandard.
 struct ZstdEncoder(CCtx<'static>);
 
 impl ZstdEncoder {

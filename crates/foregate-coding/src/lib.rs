@@ -1,7 +1,8 @@
 //! Content codings (RFC 9110, section 8.4) of bodies while they stream: `gzip`, `deflate`, `br`, `zstd`.
 //!
 //! [`encoder`] and [`decoder`] make filters of bodies; [`decoded`] puts a decoder before a filter that needs the plain
-//! body; [`start`] decodes the available part of one, for inspection. Their memory is bounded, regardless of the peer's input:
+//! body; [`start`] decodes the available part of a body, for inspection. Their memory is bounded, regardless of
+//! the peer's input:
 //!
 //! | coding | decoder | encoder |
 //! |---|---|---|
@@ -9,8 +10,9 @@
 //! | `br` | as much as the body needs, at most [`BROTLI_DECODER_MEMORY`]: a window of up to 16 MiB; large windows are refused | 4 MiB at level 3 and 12 at level 4, with a window of 1 MiB; 15 MiB at level 6, with one of 2 MiB; half of that where the length is not known, or less than 1 MiB |
 //! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | 4 MiB at level 3, 6 at 6, with a window of 2 MiB; 12 at 9, with one of 1 MiB |
 //!
-//! Those of `br` and `zstd` gather up to 64 KiB before they begin, so that they know the length of most bodies; a body that is flushed
-//! before is a stream, with a window of 256 KiB. `bench/RESULTS.md` compares all levels with the programs of the codings.
+//! The encoders of `br` and `zstd` gather up to 64 KiB before they begin, so that they know the length of most
+//! bodies. A body that is flushed before that is a stream, with a window of 256 KiB. `bench/RESULTS.md`
+//! compares all levels with the command-line programs of these codings.
 //!
 //! Encoders write once they have gathered enough, and everything on a
 //! [`flush`](BodyFilter::flush). Their windows shrink with the length of the body if it is known.
@@ -42,18 +44,18 @@ use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};
 
 use self::decode::Behind;
 
-/// The most memory for decoding `br`, bytes: its window, and tables.
+/// The most bytes of memory for decoding `br`: its window, and tables.
 pub const BROTLI_DECODER_MEMORY: usize = (16 << 20) + (1 << 20);
-/// The most that encoding `br` holds, bytes.
+/// The most bytes of memory for encoding `br`.
 pub const BROTLI_ENCODER_MEMORY: usize = 16 << 20;
-/// The most that decoding `zstd` holds, bytes: its window, a block, and tables.
+/// The most bytes of memory for decoding `zstd`: its window, a block, and tables.
 pub const ZSTD_DECODER_MEMORY: usize = (8 << 20) + (1 << 20);
-/// The most that encoding `zstd` holds, bytes.
+/// The most bytes of memory for encoding `zstd`.
 pub const ZSTD_ENCODER_MEMORY: usize = 16 << 20;
-/// The most that `gzip` and `deflate` hold either way, bytes.
+/// The most bytes of memory for encoding or decoding `gzip` and `deflate`.
 pub const DEFLATE_MEMORY: usize = 384 << 10;
 
-/// The capacity that a decoder keeps for its input, bytes; chains pass a piece at a time.
+/// The bytes that a decoder may keep of its input, in addition to its other memory.
 const REST_ROOM: usize = 16 * Chain::PIECE;
 
 /// A content coding.
@@ -61,7 +63,7 @@ const REST_ROOM: usize = 16 * Chain::PIECE;
 pub enum ContentCoding {
     /// `gzip`, also known as `x-gzip` (RFC 1952).
     Gzip,
-    /// `deflate`: the zlib format (RFC 1950). Bodies in the raw format (RFC 1951), which some send, are decoded too.
+    /// `deflate`: the zlib format (RFC 1950). Some servers send the raw format (RFC 1951), which is decoded, too.
     Deflate,
     /// `br` (RFC 7932).
     Brotli,
@@ -73,7 +75,7 @@ impl ContentCoding {
     /// All values.
     pub const ALL: [Self; 4] = [Self::Gzip, Self::Deflate, Self::Brotli, Self::Zstd];
 
-    /// The coding of this name, in any case.
+    /// The coding with this name, in upper or lower case.
     pub fn from_token(token: &[u8]) -> Option<Self> {
         if token.eq_ignore_ascii_case(b"x-gzip") {
             return Some(Self::Gzip);
@@ -81,7 +83,7 @@ impl ContentCoding {
         Self::ALL.into_iter().find(|coding| token.eq_ignore_ascii_case(coding.token().as_bytes()))
     }
 
-    /// Its name in fields.
+    /// The name of the coding in header fields.
     pub const fn token(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -91,8 +93,9 @@ impl ContentCoding {
         }
     }
 
-    /// The levels that an encoder has, from the fastest to the smallest. The highest ones of `br` and `zstd` are left out:
-    /// they are for files that are compressed once, and take many times the time and the memory.
+    /// The lowest and the highest level of an encoder. A higher level is slower and makes smaller bodies. The
+    /// highest levels of `br` and `zstd` are left out: they take many times the time and the memory, and are meant
+    /// for files that are compressed once.
     pub const fn levels(self) -> (u32, u32) {
         match self {
             Self::Gzip | Self::Deflate => (1, 9),
@@ -111,14 +114,15 @@ impl ContentCoding {
     }
 }
 
-/// The bounds on the output of a decoder in relation to its input. Beyond: [`Bail::TooLarge`].
+/// The bounds on the output of a decoder. A body that exceeds them fails with [`Bail::TooLarge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The most output, bytes.
     pub total: u64,
-    /// How many bytes may come out of each that has come in, once more than [`free`](Self::free) have.
+    /// The most bytes of output for each byte of input. It applies once there is more output than
+    /// [`free`](Self::free).
     pub ratio: u64,
-    /// Up to this many bytes the ratio is not looked at: small bodies of one repeated line are no attack.
+    /// The ratio does not apply up to this many bytes of output: small bodies of one repeated line are no attack.
     pub free: u64,
 }
 
@@ -137,22 +141,23 @@ impl Default for Limits {
     }
 }
 
-/// The one coding that a value of `content-encoding` names; `None` for none, for one that is not known, and for several.
+/// The coding that a value of `content-encoding` names. `None` if it names no coding, an unknown one, or
+/// several.
 ///
-/// A body that is encoded twice passes unchanged: the only reason to send one is to get past a filter.
+/// A body with several codings is never decoded: the only reason to send such a body is to get past a filter.
 pub fn coding_of(content_encoding: &[u8]) -> Option<ContentCoding> {
     ContentCoding::from_token(content_encoding.trim_ascii())
 }
 
 /// A filter that removes a coding; its budget is the bound of its memory.
 ///
-/// It is [pending](BodyFilter::pending) after each 64 KiB of output. Bytes after the end of the encoded data break the body off: they may be meant to
-/// be read in two ways.
+/// The filter is [pending](BodyFilter::pending) after each 64 KiB of output. Bytes after the end of the encoded
+/// data break the body off, since two receivers might treat them differently.
 pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
     decoding(name, coding, limits, Behind::Breaks)
 }
 
-/// A decoder for responses: bytes after the end are dropped, as browsers and gzip(1) do.
+/// A decoder for responses. It drops bytes after the end of the encoded data, as browsers and gzip(1) do.
 pub fn response_decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
     decoding(name, coding, limits, Behind::Dropped)
 }
@@ -175,9 +180,9 @@ fn decoding(name: &'static str, coding: ContentCoding, limits: Limits, behind: B
 
 /// A filter that applies a coding. Its budget is the most that it holds.
 ///
-/// A level out of range is the nearest one. With the length of the body, if it is known, less memory is used for short
-/// ones; a wrong length does no harm. Nothing is allocated before the first byte comes, so that one made for the answer
-/// to a HEAD request costs nothing.
+/// A level out of range counts as the nearest valid one. If the length of the body is known, a short body needs
+/// less memory; a wrong length does no harm. Nothing is allocated before the first byte arrives, so an encoder
+/// for the answer to a HEAD request costs nothing.
 pub fn encoder(name: &'static str, coding: ContentCoding, level: u32, length: Option<u64>) -> Filtered {
     let budget = match coding {
         ContentCoding::Gzip | ContentCoding::Deflate => DEFLATE_MEMORY,
@@ -189,10 +194,12 @@ pub fn encoder(name: &'static str, coding: ContentCoding, level: u32, length: Op
     Filtered { name, filter, budget, keeps_length: false, dry: false }
 }
 
-/// A filter that needs the plain body, after a decoder for the coding that `content_encoding` names. Without a decoder for `identity` or no coding;
-/// `None` if the coding is not supported, so that the step can decide.
+/// Puts a decoder for the coding that `content_encoding` names before a filter that needs the plain body.
+/// `identity` and no coding need no decoder. `None` if the coding is not supported, so that the step can
+/// decide.
 ///
-/// The step that uses it removes `content-encoding` by an edit. When the filter bails out, the rest passes decoded.
+/// The step that uses the result removes `content-encoding` by an edit. If the filter bails out, the rest of
+/// the body passes decoded.
 pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limits) -> Option<Filtered> {
     let coding = match content_encoding.map(<[u8]>::trim_ascii) {
         None | Some(b"") => return Some(filtered),
@@ -201,11 +208,11 @@ pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limi
     };
     let name = filtered.name;
     let chain = Chain::new(Vec::from([decoder(name, coding, limits), filtered]));
-    // Each of the two has its own budget within.
+    // Each of the two filters has its own budget within the chain.
     Some(Filtered { budget: usize::MAX, ..Filtered::new(name, FilterChain(chain)) })
 }
 
-/// Filters one after the other that look like one.
+/// Several filters, one after the other, that act as one filter.
 struct FilterChain(Chain);
 
 impl BodyFilter for FilterChain {

@@ -1,4 +1,4 @@
-//! The decoded start of a body, for inspection of a body that passes unchanged.
+//! Decodes the start of a body for inspection, while the body itself passes unchanged.
 
 use alloc::vec::Vec;
 
@@ -11,14 +11,14 @@ use super::{ContentCoding, Limits, response_decoder};
 pub struct Start {
     /// The decoded bytes.
     pub bytes: Vec<u8>,
-    /// Set if that is all of the body.
+    /// Set if `bytes` is the whole body.
     pub whole: bool,
     /// Set if the body is not in the form of its coding. The output before the error is included.
     pub broken: bool,
 }
 
-/// Decodes as much of `body` as makes at most `limit` bytes; `whole` says whether that is all of the body. No more than that
-/// is decoded, and 64 KiB, whatever the body is made of.
+/// Decodes the start of a body, up to `limit` bytes of output. `whole` is true if `body` is the whole encoded
+/// body. Whatever its content, at most 64 KiB more than `limit` are decoded.
 pub fn start(coding: ContentCoding, body: &[u8], whole: bool, limit: usize) -> Start {
     let limits = Limits { total: u64::MAX, ratio: u64::MAX, free: 0 };
     let mut chain = Chain::new(Vec::from([response_decoder("start", coding, limits)]));

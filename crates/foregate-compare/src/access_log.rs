@@ -19,7 +19,7 @@ struct LogLine {
     referer: Option<String>,
 }
 
-/// Reads a line. `None`: it is empty.
+/// Reads a line. `None` if it is empty.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ fn combined(text: &str, number: usize) -> Option<Case> {
     Some(case(number, method.to_owned(), unescaped(target), agent, referer))
 }
 
-/// NGINX writes bytes that could end a value as `\xHH`.
+/// Resolves `\xHH`, which NGINX writes for bytes that could end a value.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text;

@@ -9,12 +9,12 @@ use twox_hash::XxHash3_64;
 /// The most fields that are compared.
 const FIELDS_MOST: usize = 256;
 
-/// The result of one request to one system.
+/// The result of sending one request to one system.
 #[derive(Debug, Clone)]
 pub enum Outcome {
     /// A whole response.
     Answered(Box<Answer>),
-    /// There was no answer, for this reason.
+    /// The system did not answer, for this reason.
     Failed(String),
 }
 
@@ -32,7 +32,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A response with these fields, of which at most 256 are kept.
+    /// A response with these fields. At most 256 of them are kept.
     pub fn new<'f>(status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Self {
         Self { status, fields: fields.take(FIELDS_MOST).collect(), ..Self::default() }
     }
@@ -42,7 +42,7 @@ impl Answer {
         self.fields.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The body without its content coding: at most `limit` bytes.
+    /// Decodes the body, up to `limit` bytes of output.
     pub fn decoded(&self, limit: usize) -> Decoded {
         let (bytes, whole) = (&self.body.bytes, self.body.is_whole());
         let Some(name) = self.field("content-encoding").filter(|_| !bytes.is_empty()) else {
@@ -87,7 +87,7 @@ impl Fields {
 
     /// Names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        // Only text is put in.
+        // `push` has made the names valid UTF-8.
         self.iter_bytes().map(|(name, value)| (std::str::from_utf8(name).unwrap_or_default(), value))
     }
 
@@ -126,11 +126,11 @@ pub struct Decoded {
 /// The body of a response as it was sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Body {
-    /// Its start.
+    /// The start of the body.
     pub bytes: Vec<u8>,
-    /// Its length.
+    /// The length of the whole body.
     pub length: u64,
-    /// A hash of the whole.
+    /// A hash of the whole body.
     pub hash: u64,
 }
 
@@ -141,7 +141,7 @@ impl Body {
     }
 }
 
-/// Receives a body piece by piece: keeps its start, and hashes the whole.
+/// Receives a body piece by piece. It keeps the start of the body, and hashes the whole body.
 pub struct BodyReader {
     kept: Vec<u8>,
     limit: usize,
@@ -169,12 +169,12 @@ impl BodyReader {
         self.hash.write(piece);
     }
 
-    /// The bytes that are kept after this piece has been added.
+    /// The number of bytes that are kept once this piece has been added.
     pub fn wants(&self, piece: &[u8]) -> usize {
         self.limit.min(self.kept.len() + piece.len())
     }
 
-    /// Keeps no further bytes; they are hashed alone.
+    /// Keeps no further bytes of the body. They are only counted and hashed.
     pub fn keep_no_more(&mut self) {
         self.limit = self.kept.len();
     }

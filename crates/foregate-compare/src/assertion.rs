@@ -1,4 +1,4 @@
-//! Judging an answer by what is expected of it.
+//! Checks answers against the expectations of their cases.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::case::{Assert, Case, Predicate, Query};
 
-/// Bytes of a body that expectations look at.
+/// The most bytes of a body that expectations look at.
 const BODY_MOST: usize = 16 << 20;
 /// The longest value in a message.
 const SHOWN: usize = 200;
 
-/// Values by name, which replace `{{name}}`.
+/// Values by name. Each replaces the template `{{name}}`.
 pub type Variables = BTreeMap<String, String>;
 
 /// An expectation that an answer does not meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
-    /// Its line.
+    /// The line of the expectation.
     pub line: usize,
-    /// Expected and actual value.
+    /// The expected and the actual value.
     pub message: String,
 }
 
-/// Judges an answer; what it is to keep goes to `variables`.
+/// Checks an answer against all expectations of a case, and stores the captured values in `variables`.
 pub fn judge(case: &Case, answer: &Answer, variables: &mut Variables) -> Vec<Judged> {
     let mut wrong = Vec::new();
     if let Some(expected) = case.status
@@ -103,7 +103,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// The value of a query; values of fields are a list.
+/// Finds the value of a query in an answer. The values of a field are a list.
 fn find(query: &Query, answer: &Answer, body: &LazyBody) -> Option<Value> {
     match query {
         Query::Status => Some(answer.status.into()),
@@ -150,7 +150,7 @@ fn unmet(assert: &Assert, answer: &Answer, body: &LazyBody, variables: &Variable
         (Predicate::Exists, found) => found.is_some(),
         (_, None) => return (!assert.not).then(|| format!("{}: it is not there", name(&assert.query))),
         (predicate, Some(Value::Array(values))) if matches!(assert.query, Query::Header(_)) => {
-            // One of several fields of this name is enough.
+            // It is enough if one of several fields with this name meets the predicate, or their joined values.
             let joined = Value::from(values.iter().map(text).collect::<Vec<_>>().join(", "));
             values.iter().any(|value| meets(predicate, value, variables))
                 || meets(predicate, &joined, variables)
@@ -188,11 +188,11 @@ fn filled(value: &Value, variables: &Variables) -> Value {
     }
 }
 
-/// Replaces `{{name}}`.
+/// Replaces each `{{name}}` by the value of the variable.
 ///
 /// # Errors
 ///
-/// The name of a variable that has no value.
+/// A variable has no value. The error is its name.
 pub(crate) fn fill(text: &str, variables: &Variables) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -273,11 +273,11 @@ fn expected(predicate: &Predicate, variables: &Variables) -> String {
 }
 
 impl Case {
-    /// The request with the values of variables.
+    /// The case with its templates replaced by the values of the variables.
     ///
     /// # Errors
     ///
-    /// The name of a variable without a value.
+    /// A variable has no value. The error is its name.
     pub fn filled(&self, variables: &Variables) -> Result<Self, String> {
         let mut case = self.clone();
         case.url = fill(&self.url, variables)?;

@@ -31,17 +31,17 @@ pub const FILE_MOST: u64 = 16 << 20;
 /// A request with its expected answer.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// The line of its request, counted from 1.
+    /// The line of the request in the file, counted from 1.
     pub line: usize,
     /// The method.
     pub method: String,
-    /// The URL, or a target that begins with `/`; with templates, `{{name}}`.
+    /// The URL, or a target that begins with `/`. It may have templates such as `{{name}}`.
     pub url: String,
     /// The fields.
     pub fields: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// Whether templates are replaced in the body.
+    /// `true` if templates are replaced in the body.
     pub body_is_text: bool,
     /// The expected status.
     pub status: Option<u16>,
@@ -52,7 +52,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// A request without fields and without a body, of which nothing is expected.
+    /// A case for a request without fields and body, and without expectations.
     pub fn line(method: &str, url: &str) -> Self {
         Self {
             line: 1,
@@ -73,9 +73,9 @@ impl Case {
 pub struct Assert {
     /// The line, counted from 1.
     pub line: usize,
-    /// The value that is looked at.
+    /// The value to which the predicate applies.
     pub query: Query,
-    /// Whether its count stands for it.
+    /// Set if the predicate looks at the number of values instead of the values.
     pub count: bool,
     /// Set if the predicate must be false.
     pub not: bool,
@@ -109,7 +109,7 @@ pub enum Query {
     Bytes,
     /// A value in a JSON body.
     JsonPath(JsonPath),
-    /// The first group of an expression in the body.
+    /// The first group of a regular expression that is searched in the body.
     Regex(Regex),
     /// Milliseconds until the end of the answer.
     Duration,
@@ -188,7 +188,7 @@ impl Case {
         matches!(&*self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
     }
 
-    /// Returns true if it depends on an earlier entry of its file, or a later entry depends on it.
+    /// Returns true if the case uses values of earlier cases of its file, or keeps values for later ones.
     pub fn is_linked(&self) -> bool {
         let has = |text: &str| text.contains("{{");
         !self.captures.is_empty()

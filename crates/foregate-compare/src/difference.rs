@@ -24,9 +24,9 @@ const LISTS: [&str; 12] = [
     "upgrade",
 ];
 
-/// The most fields of an answer for a quick look.
+/// The most fields of an answer for the quick comparison.
 const QUICK_MOST: usize = 40;
-/// How much of a body is shown on each side of its first difference, bytes.
+/// The bytes of a body that are shown on each side of its first difference.
 const AROUND: usize = 32;
 /// The longest text of a value, bytes.
 const SHOWN: usize = 300;
@@ -46,13 +46,13 @@ pub enum Class {
     Body,
     /// Fields differ.
     Header,
-    /// Neither has answered.
+    /// Neither system has answered.
     Error,
-    /// They differ as the old system differs from itself.
+    /// The systems differ only in parts in which two answers of the old system differ as well.
     Noise,
-    /// They are the same.
+    /// The answers are the same.
     Same,
-    /// They were not compared.
+    /// The answers were not compared.
     NotCompared,
 }
 
@@ -71,7 +71,7 @@ impl Class {
         Self::NotCompared,
     ];
 
-    /// Its name in reports.
+    /// The name of the class in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::OnlyOld => "only-old",
@@ -87,7 +87,7 @@ impl Class {
         }
     }
 
-    /// Returns true if it is a difference between the two systems.
+    /// Returns true if the class stands for a difference between the two systems.
     pub fn is_difference(self) -> bool {
         !matches!(self, Self::Noise | Self::Same | Self::NotCompared | Self::Error)
     }
@@ -96,15 +96,15 @@ impl Class {
 /// One difference.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
-    /// `Status`, `Body`, `Header`, or one of those of systems that do not answer.
+    /// The kind of the difference, such as `Header`; or `OnlyOld`, `OnlyNew` or `Error` if a system did not answer.
     pub class: Class,
     /// The part that differs: `header etag`, `cookie sid`, `json $.a`, `body`.
     pub part: String,
-    /// Where in it, such as the exact path or the offset of a byte.
+    /// The place within the part, such as the exact path or the offset of a byte.
     pub place: Option<String>,
-    /// The values; `None`: there is none.
+    /// The value of the old system. `None` if there is none.
     pub old: Option<String>,
-    /// See `old`.
+    /// The value of the new system. `None` if there is none.
     pub new: Option<String>,
 }
 
@@ -149,8 +149,8 @@ pub fn compare(old: &Outcome, new: &Outcome, rules: &Rules) -> Vec<Difference> {
     }
 }
 
-/// Returns true if no rules with this `order` could find a difference between two answers. This is a quick look without allocations:
-/// false may also mean that they are equal, which [`compare`] finds out.
+/// Returns true if two answers are equal under all rules with this `order`. This quick comparison does not
+/// allocate. It may return false for equal answers: [`compare`] then decides.
 pub fn are_equal(old: &Answer, new: &Answer, order: bool) -> bool {
     let (a, b) = (&old.body, &new.body);
     if old.status != new.status || a.length != b.length || a.hash != b.hash {
@@ -168,7 +168,7 @@ pub fn are_equal(old: &Answer, new: &Answer, order: bool) -> bool {
     lengths && (a.fields() == b.fields() || !order && a.is_permutation(&b))
 }
 
-/// The compared fields of an answer, if there are few.
+/// The compared fields of an answer, if there are at most `QUICK_MOST`.
 struct QuickFields<'f> {
     all: [(&'f [u8], &'f [u8]); QUICK_MOST],
     count: usize,
@@ -200,7 +200,7 @@ impl<'f> QuickFields<'f> {
         self.all.get(..self.count).unwrap_or_default()
     }
 
-    /// Returns true if the other fields are these in any order; fields of one name have to be in the same order.
+    /// Returns true if both answers have the same fields in any order. Fields of one name must have the same order.
     fn is_permutation(&self, other: &Self) -> bool {
         let named = |fields: &Self, name: &[u8], nth: usize| {
             fields.fields().iter().filter(|(own, _)| *own == name).nth(nth).map(|(_, value)| *value)
@@ -233,7 +233,7 @@ fn answers(old: &Answer, new: &Answer, rules: &Rules) -> Vec<Difference> {
     found
 }
 
-/// The values of a field, in a form that can be compared.
+/// The values of all fields by name, in a form that can be compared.
 fn values(answer: &Answer) -> BTreeMap<&str, Vec<String>> {
     let mut all: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (name, value) in answer.fields.iter() {
@@ -257,7 +257,7 @@ fn values(answer: &Answer) -> BTreeMap<&str, Vec<String>> {
     all
 }
 
-/// The members of a list: commas in quoted strings and in `<...>` separate none.
+/// The members of a list. Commas in quoted strings and in `<...>` do not separate members.
 fn members(list: &str) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped, mut angle) = (false, false, false);
     list.split(move |c| {
@@ -286,7 +286,8 @@ fn headers(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference
             continue;
         }
         let (a, b) = (of_old.get(name), of_new.get(name));
-        // The bodies themselves are compared. The field tells more where there is none, as in answers to HEAD.
+        // The bodies are compared elsewhere. Content-Length only adds something if they have the same length, as the
+        // empty bodies of answers to HEAD have.
         let says_more = same_coding && old.body.length == new.body.length;
         if name == "content-length" && (a.is_none() || b.is_none() || !says_more) {
             continue;
@@ -302,7 +303,8 @@ fn headers(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference
     }
 }
 
-/// The opaque part of validators; codings often change strong to weak, or add their name.
+/// The opaque part of entity tags. Servers that apply a coding often make the tag weak, or append the coding's
+/// name.
 fn weak(values: &[String]) -> Vec<&str> {
     let opaque = values.iter().map(|value| value.strip_prefix("W/").unwrap_or(value).trim_matches('"'));
     opaque
@@ -351,7 +353,7 @@ fn cookies(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference
                 for attribute in
                     attributes.into_iter().filter(|attribute| a.1.get(*attribute) != b.1.get(*attribute))
                 {
-                    // The time of an answer is in it.
+                    // The value of Expires depends on the time of the answer.
                     if attribute == "expires" && a.1.contains_key(attribute) && b.1.contains_key(attribute) {
                         continue;
                     }
@@ -404,7 +406,7 @@ fn bodies(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference>
         difference.place = Some(format!("byte {at}"));
         found.push(difference);
     } else if same_coding && !(a.whole && b.whole) {
-        // The kept bytes are the same; the whole is known to differ.
+        // The kept bytes are the same, but the whole bodies are known to differ.
         let text =
             |answer: &Answer| Some(format!("{} bytes, hash {:016x}", answer.body.length, answer.body.hash));
         let mut difference = Difference::new(Class::Body, "body".into(), text(old), text(new));
@@ -413,7 +415,7 @@ fn bodies(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference>
     }
 }
 
-/// The first byte that differs, as far as both are known.
+/// The offset of the first different byte, within the kept bytes of both bodies.
 fn first_difference(a: &Decoded, b: &Decoded) -> Option<usize> {
     let common = a.bytes.iter().zip(&b.bytes).take_while(|(a, b)| a == b).count();
     let shorter_ends = |shorter: &Decoded, longer: &Decoded| {
@@ -442,7 +444,7 @@ fn around(decoded: &Decoded, at: usize) -> String {
     if to == bytes.len() && decoded.whole { text + "⏹" } else { text }
 }
 
-/// Compares bodies that are JSON by their values; `false` if one is none.
+/// Compares two JSON bodies by their values. Returns false if one of them is not JSON.
 fn compare_json(old: &[u8], new: &[u8], rules: &Rules, found: &mut Vec<Difference>) -> bool {
     let is_json = |body: &[u8]| body.trim_ascii_start().first().is_some_and(|byte| b"{[".contains(byte));
     if !is_json(old) || !is_json(new) {
@@ -465,7 +467,7 @@ fn compare_json(old: &[u8], new: &[u8], rules: &Rules, found: &mut Vec<Differenc
     true
 }
 
-/// Whether the bodies were compared only up to a limit, and not by the hash of the whole.
+/// Returns true if the bodies were compared only up to a limit, and not as a whole by their hashes.
 pub(crate) fn is_partial(old: &Answer, new: &Answer, rules: &Rules) -> bool {
     let same_coding = old.field("content-encoding") == new.field("content-encoding");
     !(same_coding || old.decoded(rules.body_limit).whole && new.decoded(rules.body_limit).whole)

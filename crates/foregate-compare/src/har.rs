@@ -1,5 +1,5 @@
-//! Recordings of browsers in the HAR format (version 1.2), read entry by entry: their answers are skipped, so that
-//! memory does not depend on their size.
+//! Recordings of browsers in the HAR format (version 1.2). They are read entry by entry, and the recorded
+//! answers are skipped, so that the memory does not depend on the size of a recording.
 
 use std::fmt;
 use std::io::Read;
@@ -50,11 +50,11 @@ struct Data {
     params: Vec<Pair>,
 }
 
-/// Reads the requests of a recording, and gives each to `take`, which ends the reading by `false`.
+/// Reads the requests of a recording, and passes each to `take`, which returns false to stop.
 ///
 /// # Errors
 ///
-/// It is no recording: the message has line and column.
+/// The text is not a recording. The message has line and column.
 pub fn read(from: impl Read, mut take: impl FnMut(Case) -> bool) -> Result<(), String> {
     let mut stopped = false;
     let mut found = false;
@@ -161,7 +161,7 @@ fn case(request: Request, number: usize) -> Case {
         url: request.url.split('#').next().unwrap_or_default().to_owned(),
         fields: fields.map(|pair| (pair.name, pair.value)).collect(),
         body: body.unwrap_or_default().into_bytes(),
-        // Two braces are not a template in this text.
+        // Two braces in a recorded body do not begin a template.
         body_is_text: false,
         status: None,
         asserts: Vec::new(),

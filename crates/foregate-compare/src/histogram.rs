@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// Steps of each power of two.
+/// The number of buckets for each power of two.
 const STEPS: u64 = 4;
 const BUCKETS: usize = 136;
 
-/// Counts of times, in buckets of at most 25 % width; from one microsecond to hours.
+/// Counts times from one microsecond to hours. The upper end of a bucket is at most 25 % above its lower end.
 #[derive(Debug, Clone)]
 pub(crate) struct Histogram {
     counts: Box<[u32; BUCKETS]>,
@@ -36,7 +36,7 @@ impl Histogram {
         self.all
     }
 
-    /// The time that a share of all does not exceed; zero if there are none.
+    /// The time that a share of all times, from 0 to 1, does not exceed. Zero if there are no times.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = ((self.all as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;

@@ -5,12 +5,12 @@ use serde_json::Value;
 /// The most differences that are reported for two documents.
 const MOST: usize = 20;
 
-/// One difference: where, and both values.
+/// One difference: its path, and both values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct JsonDifference {
-    /// The path, with the index of each array left out, so that the elements of one list count together.
+    /// The path without the indices of arrays, so that the elements of one array count together.
     pub general: String,
-    /// The path itself.
+    /// The exact path.
     pub exact: String,
     /// The old value; `None` if it is missing.
     pub old: Option<Value>,
@@ -51,7 +51,7 @@ fn walk(at: (String, String), old: Option<&Value>, new: Option<&Value>, found: &
     }
 }
 
-/// Equal numbers may be written in several ways.
+/// Compares two values. Numbers are equal if they have the same value, however they are written.
 fn same(old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Number(a), Value::Number(b)) => {
@@ -61,7 +61,7 @@ fn same(old: &Value, new: &Value) -> bool {
     }
 }
 
-/// The step of a path to a member.
+/// The part of a path that leads to a member of an object.
 fn member(name: &str) -> String {
     let plain = !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');

@@ -1,9 +1,9 @@
 //! Comparing two systems that should answer alike, without I/O.
 //!
-//! [`Answer`] is a response in a form that can be compared, [`compare`] finds the [differences](Difference) of two. A
-//! [`Tally`] counts them by route, learns the noise of the old system from pairs of its own answers, and makes the
-//! [`Report`]. [`Redaction`] decides about the values that a sample may hold. [`case`] reads requests with their
-//! expected answers, [`har`] and [`access_log`] read recordings.
+//! [`Answer`] is a response in a form that can be compared, and [`compare`] finds the [differences](Difference)
+//! of two answers. A [`Tally`] counts the differences by route, learns the noise of the old system from pairs
+//! of its own answers, and makes the [`Report`]. [`Redaction`] hides secret values in samples. [`case`] reads
+//! requests with their expected answers; [`har`] and [`access_log`] read recordings.
 
 #![forbid(unsafe_code)]
 

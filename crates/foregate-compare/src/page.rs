@@ -1,4 +1,4 @@
-//! The report as one HTML page without anything from elsewhere.
+//! The report as one HTML page that loads nothing else.
 
 use std::fmt::Write as _;
 

@@ -16,7 +16,7 @@ enum Segment {
     Every,
 }
 
-/// The text is no path: the reason.
+/// The reason why a text is no path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonPathError(pub String);
 
@@ -72,7 +72,7 @@ impl JsonPath {
         Ok(Self(segments))
     }
 
-    /// The values: one, unless the path has `*`. `None`: there is none.
+    /// Finds the value, or a list of values if the path has `*`. `None` if there is no value.
     pub fn find(&self, document: &Value) -> Option<Value> {
         let mut found = vec![document];
         for segment in &self.0 {

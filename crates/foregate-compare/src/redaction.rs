@@ -1,4 +1,4 @@
-//! The values that a sample may hold.
+//! Hides secret values in samples.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -8,7 +8,7 @@ use sha2::Sha256;
 use crate::answer::{Answer, Outcome};
 use crate::difference::{Class, Difference};
 
-/// Fields whose values are never written.
+/// Fields whose values are never shown.
 const SECRET: [&str; 8] = [
     "authorization",
     "proxy-authorization",
@@ -19,11 +19,11 @@ const SECRET: [&str; 8] = [
     "authentication-info",
     "x-amz-security-token",
 ];
-/// Words in the names of other fields that hold credentials.
+/// Other fields hold credentials if their names have one of these words.
 const SECRET_WORDS: [&str; 9] =
     ["token", "secret", "password", "api-key", "apikey", "auth", "session", "csrf", "signature"];
 
-/// The key of the hashes; equal values have equal hashes as long as it is the same.
+/// The key of the hashes. Under one key, equal values have equal hashes.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 
@@ -39,7 +39,7 @@ impl Key {
         Self(random)
     }
 
-    /// `hash:` and 16 characters.
+    /// The hash of a value: `hash:` and 16 characters.
     pub fn hash(&self, value: &[u8]) -> String {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return "hash:".to_owned() };
         mac.update(value);
@@ -49,17 +49,17 @@ impl Key {
     }
 }
 
-/// The redaction of secrets in the requests and answers that are shown.
+/// How secrets are hidden in the requests and answers that are shown.
 #[derive(Debug, Clone)]
 pub enum Redaction {
-    /// Everything is written.
+    /// All values are shown.
     Raw,
-    /// Credentials, cookies, values of queries and bodies are hashes under this key.
+    /// Credentials, cookies, the values of queries, and bodies are replaced by hashes under this key.
     Hashed(Key),
 }
 
 impl Redaction {
-    /// The value of a field.
+    /// The value of a field, with its secrets hidden.
     pub fn field(&self, name: &str, value: &[u8]) -> String {
         let text = String::from_utf8_lossy(value).into_owned();
         match self {
@@ -70,7 +70,7 @@ impl Redaction {
         }
     }
 
-    /// A target or an address: the values of its query are hidden.
+    /// A target or a URL, with the values of its query hidden.
     pub fn target(&self, target: &str) -> String {
         match self {
             Self::Raw => target.to_owned(),
@@ -78,7 +78,7 @@ impl Redaction {
         }
     }
 
-    /// Differences.
+    /// Differences with their secrets hidden.
     pub fn differences(&self, differences: &[Difference]) -> Vec<Difference> {
         let Self::Hashed(key) = self else { return differences.to_vec() };
         let shown = differences.iter().map(|difference| {
@@ -108,7 +108,7 @@ impl Redaction {
         shown.collect()
     }
 
-    /// An answer, for a sample.
+    /// An answer for a sample, with its secrets hidden.
     pub fn outcome(&self, outcome: &Outcome) -> serde_json::Value {
         match outcome {
             Outcome::Failed(reason) => serde_json::json!({ "failed": reason }),
@@ -137,13 +137,13 @@ fn is_secret(name: &str) -> bool {
     SECRET.contains(&&*name) || SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// An address with hashes instead of the values of its query.
+/// A URL with hashes in place of the values of its query.
 pub fn hide_query(key: &Key, target: &str) -> String {
     let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
     let pairs = query.split('&').map(|pair| match pair.split_once('=') {
         Some((name, value)) if !value.is_empty() => format!("{name}={}", key.hash(value.as_bytes())),
         Some(_) => pair.to_owned(),
-        // A name alone may be a value.
+        // A parameter without `=` is hidden as a whole: it may be a value.
         None if pair.is_empty() => String::new(),
         None => key.hash(pair.as_bytes()),
     });

@@ -12,20 +12,20 @@ use crate::tally::{Route, Tally, is_slower};
 /// Lines of the table on a screen.
 const LINES: usize = 30;
 
-/// The verdict about one part of the answers of a route.
+/// The verdict about the differences in one part of a route's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Old and new differ.
     Difference,
-    /// They differ as old and old do.
+    /// Old and new do not differ clearly more often than two answers of the old system do.
     Noise,
 }
 
 /// One part of the answers of a route.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FieldReport {
-    /// Its class.
+    /// The class of the differences.
     pub class: &'static str,
     /// The part: `header etag`.
     pub part: String,
@@ -33,11 +33,11 @@ pub struct FieldReport {
     pub verdict: Verdict,
     /// The number of comparisons of old and new that differ in this part.
     pub count: u64,
-    /// How many comparisons of old and old.
+    /// The number of comparisons of old and old that differ in this part.
     pub noise: u64,
     /// The place of the first difference.
     pub place: Option<String>,
-    /// Its values.
+    /// The old value in the first difference.
     pub old: Option<String>,
     /// See `old`.
     pub new: Option<String>,
@@ -50,31 +50,31 @@ pub struct FieldReport {
 pub struct Times {
     /// The median of the old and of the new system.
     pub p50: [f64; 2],
-    /// The time that 90 per cent do not exceed.
+    /// The time that 90 per cent of the answers do not exceed, of the old and of the new system.
     pub p90: [f64; 2],
-    /// The time that 99 per cent do not exceed.
+    /// The time that 99 per cent of the answers do not exceed, of the old and of the new system.
     pub p99: [f64; 2],
-    /// The new system takes clearly longer: by half and by 5 ms in the median, or twice as long in the slowest tenth; of
-    /// 20 comparisons or more.
+    /// `true` if the new system takes clearly longer: half as long again and 5 ms more in the median, or twice as
+    /// long in the slowest tenth. It takes at least 20 comparisons.
     pub slower: bool,
 }
 
 /// A route.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RouteReport {
-    /// Its name.
+    /// The name of the route.
     pub route: String,
     /// The number of requests that were compared.
     pub compared: u64,
-    /// How many pairs of answers of the old system are known.
+    /// The number of comparisons of old and old, from which the noise is learned.
     pub learned: u64,
     /// The number of requests with a difference.
     pub different: u64,
     /// The number of comparisons in each class.
     pub classes: BTreeMap<&'static str, u64>,
-    /// How many were not compared, by reason.
+    /// The number of requests that were not compared, by reason.
     pub not_compared: BTreeMap<String, u64>,
-    /// The number of bodies that were compared up to the limit alone.
+    /// The number of comparisons in which the bodies were only compared up to the limit.
     pub partial_bodies: u64,
     /// The times.
     pub time: Times,
@@ -91,7 +91,7 @@ pub struct Report {
     pub different: u64,
     /// The number of comparisons in each class.
     pub classes: BTreeMap<&'static str, u64>,
-    /// The number of routes that are slower.
+    /// The number of routes on which the new system is slower.
     pub slower: u64,
     /// The routes, the worst first.
     pub routes: Vec<RouteReport>,
@@ -131,12 +131,12 @@ impl Report {
         }
     }
 
-    /// Whether the two systems differ in an answer, or one did not answer.
+    /// Returns true if the two systems differ in an answer, or if one of them did not answer.
     pub fn is_different(&self) -> bool {
         self.different > 0 || self.classes.contains_key(Class::Error.name())
     }
 
-    /// As text, on one screen.
+    /// The report as text that fits on one screen.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let classes = Class::ALL

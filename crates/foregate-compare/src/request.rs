@@ -15,7 +15,7 @@ pub struct AskedRequest {
     pub host: String,
     /// The fields in their order, with names in lower case, and the body.
     pub message: Answer,
-    /// The body is not known, and is not compared.
+    /// `true` if the body is not known. It is not compared then.
     pub body_is_unknown: bool,
 }
 
@@ -35,7 +35,8 @@ impl AskedRequest {
         }
     }
 
-    /// Returns true if no rules with this `order` could find a difference.
+    /// Returns true if two requests are equal under all rules with this `order`. It may return false for equal
+    /// requests.
     pub fn is_equal(&self, other: &Self, order: bool) -> bool {
         !(self.body_is_unknown || other.body_is_unknown)
             && self.method == other.method
@@ -52,7 +53,8 @@ impl AskedRequest {
     }
 }
 
-/// The differences of the requests that two systems would send; `None`: a system asks no origin.
+/// The differences of the requests that two systems would send to an origin. A request is `None` if its system
+/// sends none.
 pub fn compare_requests(
     old: Option<&AskedRequest>,
     new: Option<&AskedRequest>,

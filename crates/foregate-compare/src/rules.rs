@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Fields that differ between any two responses, or say which server has made one.
+/// Fields that differ between any two responses, or that identify the server of a response.
 const BUILT_IN: [&str; 17] = [
     "date",
     "age",
@@ -23,19 +23,19 @@ const BUILT_IN: [&str; 17] = [
     "tracestate",
 ];
 
-/// Ends of names that hold the number of a request.
+/// Fields whose names have one of these ends identify a request.
 const REQUEST_IDS: [&str; 5] = ["request-id", "correlation-id", "trace-id", "span-id", "requestid"];
 
 /// The most names that may be ignored in addition to the built-in ones.
 const IGNORED_MOST: usize = 1000;
 
-/// Rules for what a comparison covers.
+/// The rules of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rules {
     ignored: BTreeSet<Name>,
-    /// Whether the order of fields counts. Default: no.
+    /// `true` if the order of fields counts. Default: `false`.
     pub order: bool,
-    /// Bytes of a body that are compared in their decoded form. Default: 1 MiB.
+    /// The most bytes of a body that are decoded and compared. Default: 1 MiB.
     pub body_limit: usize,
 }
 
@@ -55,7 +55,7 @@ impl Name {
     ///
     /// # Errors
     ///
-    /// The text is no name. The message states the expected form.
+    /// The text does not name a part. The message states the expected form.
     pub fn read(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let (kind, name) = match text.split_once(' ') {
@@ -83,19 +83,19 @@ impl Name {
         }
     }
 
-    /// As text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl Rules {
-    /// Rules that ignore the built-in parts alone.
+    /// Rules that only ignore the built-in parts.
     pub fn new(order: bool, body_limit: usize) -> Self {
         Self { order, body_limit, ..Self::default() }
     }
 
-    /// Leaves a part out; `false` if there are too many.
+    /// Leaves a part out of comparisons. Returns false if too many are left out already.
     pub fn ignore(&mut self, name: Name) -> bool {
         self.ignored.len() < IGNORED_MOST && {
             self.ignored.insert(name);
@@ -103,7 +103,7 @@ impl Rules {
         }
     }
 
-    /// The rules for requests: those whose names begin with `request`, without that word.
+    /// The rules for requests to the origin. They have the names that begin with `request`, without that word.
     pub(crate) fn of_requests(&self) -> Self {
         let named = self.ignored.iter().filter_map(|name| name.0.strip_prefix("request "));
         Self { ignored: named.map(|name| Name(name.to_owned())).collect(), ..self.clone() }

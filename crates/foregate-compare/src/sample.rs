@@ -1,4 +1,5 @@
-//! Samples of a running proxy as requests to be sent again, as far as they hold the requests themselves.
+//! Reads samples of a running proxy as requests that can be sent again. A request can only be sent again if its
+//! sample is complete: without hashes in the query, and without a body.
 
 use serde::Deserialize;
 
@@ -33,12 +34,12 @@ struct SampledRequest {
     length: u64,
 }
 
-/// A request of a sample, or why it cannot be sent again.
+/// The request of a sample, or the reason why it cannot be sent again.
 #[derive(Debug)]
 pub enum Replayed {
     /// The request. The named fields are left out, because their values are hashes.
     Sent(Box<Case>, Vec<String>),
-    /// Its method and address, and the reason.
+    /// The method and the URL of the request, and the reason why it cannot be sent again.
     Unknown(String, &'static str),
 }
 
@@ -46,7 +47,7 @@ pub enum Replayed {
 ///
 /// # Errors
 ///
-/// It is none.
+/// The text is not a sample.
 pub fn read(text: &str) -> Result<Replayed, String> {
     let sample: Sample =
         serde_json::from_str(text).map_err(|error| format!("no sample of a comparison: {error}"))?;

@@ -8,13 +8,13 @@ use crate::difference::{Class, Difference, compare, is_partial};
 use crate::histogram::Histogram;
 use crate::rules::Rules;
 
-/// Routes that are counted separately. Further routes are counted together.
+/// The most routes that are counted separately. Further routes are counted together.
 const ROUTES_MOST: usize = 1000;
-/// Parts of the answers of a route that are counted apart.
+/// The most parts of the answers of a route that are counted separately.
 const PARTS_MOST: usize = 200;
-/// Combinations of differing parts that are counted apart, of a route.
+/// The most combinations of differing parts that are counted separately for a route.
 const COMBINATIONS_MOST: usize = 400;
-/// Reasons why requests of a route were not compared.
+/// The most reasons for not comparing that are counted separately for a route.
 const REASONS_MOST: usize = 20;
 /// The name under which all further routes are counted.
 pub(crate) const OTHERS: &str = "(others)";
@@ -24,7 +24,7 @@ pub(crate) const OTHERS: &str = "(others)";
 pub(crate) struct Part {
     pub class: Class,
     pub name: String,
-    /// Comparisons of old and new that differ in it, and of old and old.
+    /// The number of comparisons of old and new that differ in this part. `noise` counts those of old and old.
     pub raw: u64,
     pub noise: u64,
     /// The first difference, and the number of its sample.
@@ -34,7 +34,7 @@ pub(crate) struct Part {
 /// Counts of a route.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Route {
-    /// Comparisons of old and new, and of old and old.
+    /// The number of comparisons of old and new. `learned` counts those of old and old.
     pub compared: u64,
     pub learned: u64,
     pub same: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Route {
     pub partial: u64,
     pub not_compared: BTreeMap<String, u64>,
     pub parts: Vec<Part>,
-    /// How often exactly these parts differed.
+    /// For each combination of parts, the number of comparisons in which exactly these parts differed.
     pub combinations: HashMap<Vec<u16>, u64>,
     pub old_time: Histogram,
     pub new_time: Histogram,
@@ -66,7 +66,7 @@ impl Route {
         u16::try_from(at).unwrap_or(u16::MAX)
     }
 
-    /// The parts of these differences, each once.
+    /// The indices of the parts of these differences, each once.
     fn indices(&mut self, differences: &[Difference]) -> Vec<u16> {
         let mut all: Vec<u16> = differences.iter().map(|difference| self.part(difference)).collect();
         all.sort_unstable();
@@ -74,8 +74,8 @@ impl Route {
         all
     }
 
-    /// Whether the differences of a part are noise, by the rule of Diffy: they are not, where old and new differ in it
-    /// clearly more often than old and old do.
+    /// Returns true if the differences of a part are noise, by the rule of Diffy: unless old and new differ in the
+    /// part clearly more often than two answers of the old system do.
     pub fn is_noise(&self, part: &Part) -> bool {
         if part.noise == 0 || self.learned == 0 || self.compared == 0 {
             return false;
@@ -83,8 +83,8 @@ impl Route {
         let raw = 100.0 * part.raw as f64 / self.compared as f64;
         let noise = 100.0 * part.noise as f64 / self.learned as f64;
         let relative = 100.0 * (raw - noise).abs() / (raw + noise);
-        // The shares of a few comparisons vary by chance: the rule allows three standard errors of the two shares on top of
-        // its limit.
+        // With few comparisons, both percentages vary by chance. So they may differ by three standard errors more than
+        // the rule allows.
         let variance = |share: f64, count: u64| {
             let (p, n) = (share / 100.0, count as f64);
             p * (1.0 - p) / n + 0.25 / (n * n)
@@ -106,7 +106,7 @@ impl Route {
 pub struct Comparison {
     /// The class, by the noise that is known so far.
     pub class: Class,
-    /// The differences; those of noise are among them.
+    /// The differences, including those that are noise.
     pub differences: Vec<Difference>,
 }
 
@@ -133,7 +133,7 @@ impl Tally {
         self.compare_with(route, Vec::new(), old, new, rules)
     }
 
-    /// As [`Self::compare`], with differences that are known already, and without the times.
+    /// Like [`Self::compare`], for differences that are known already. The times are not counted.
     pub fn compare_with(
         &mut self,
         route: &str,
@@ -161,7 +161,7 @@ impl Tally {
         let class = route.class(&parts);
         let is_new =
             route.combinations.len() >= COMBINATIONS_MOST && !route.combinations.contains_key(&parts);
-        // Too many kinds: the worst part stands for all.
+        // There are too many combinations already: only the worst of the parts is counted.
         let worst = || {
             let worst =
                 parts.iter().min_by_key(|at| route.parts.get(usize::from(**at)).map(|part| part.class));
@@ -172,8 +172,8 @@ impl Tally {
         Comparison { class, differences }
     }
 
-    /// Counts a comparison that has found nothing, with the times of both answers, where they say something. `is_learned`: the
-    /// old system has given the same answer twice.
+    /// Counts a comparison without differences. `times` are the times of both answers, unless they are meaningless.
+    /// `is_learned` is true if the old system has also given the same answer twice.
     pub fn same(&mut self, route: &str, times: Option<(Duration, Duration)>, is_learned: bool) {
         let route = self.route(route);
         route.compared += 1;
@@ -194,7 +194,7 @@ impl Tally {
         })
     }
 
-    /// Learns from two answers of the old system to the same request.
+    /// Learns the noise from two answers of the old system to the same request.
     pub fn learn(&mut self, route: &str, one: &Outcome, other: &Outcome, rules: &Rules) {
         if matches!((one, other), (Outcome::Failed(_), _) | (_, Outcome::Failed(_))) {
             return;
@@ -229,12 +229,12 @@ impl Tally {
         }
     }
 
-    /// Returns true if the old system should be compared with itself again for a route: at first always, later now and then.
+    /// Returns true if the old system has been compared with itself fewer than `least` times for a route.
     pub fn should_learn(&self, route: &str, least: u64) -> bool {
         self.routes.get(route).is_none_or(|route| route.learned < least)
     }
 
-    /// Drops what is known of a part, since it is to be ignored.
+    /// Drops the counts of the parts that `rules` ignore.
     pub fn forget(&mut self, rules: &Rules) {
         for route in self.routes.values_mut() {
             let gone: Vec<bool> = route.parts.iter().map(|part| rules.ignores(&part.name)).collect();
@@ -261,7 +261,7 @@ impl Tally {
 }
 
 fn is_partial_pair(old: &Answer, new: &Answer, rules: &Rules) -> bool {
-    // Most bodies are whole, which is known at once.
+    // Most bodies were kept whole, and checking that first is cheap.
     !(old.body.is_whole() && new.body.is_whole()) && is_partial(old, new, rules)
 }
 

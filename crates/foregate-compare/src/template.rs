@@ -1,6 +1,6 @@
-//! Groups of paths, where no configuration says which belong together.
+//! Groups similar paths without a configuration that says which paths belong together.
 
-/// Segments of a path that are distinguished.
+/// The most segments of a path that are distinguished. Further segments become `**`.
 const SEGMENTS: usize = 6;
 
 /// A path with `*` instead of segments that look like numbers, and without its query: `/users/*/orders`.
@@ -18,7 +18,7 @@ pub fn template(target: &str) -> String {
     if out.is_empty() { "/".to_owned() } else { out }
 }
 
-/// Whether a segment is a number, a UUID, or a long text with digits.
+/// Returns true if a segment is a number, a UUID, or a long text with digits.
 fn is_identity(segment: &str) -> bool {
     let (name, digits) = (segment.len(), segment.bytes().filter(u8::is_ascii_digit).count());
     let is_hex = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use crate::answer::Answer;
 use crate::case::Case;
 
-/// Fields of an answer that a case expects.
+/// The fields of an answer that a written case expects.
 const EXPECTED: [&str; 4] = ["content-type", "location", "cache-control", "content-encoding"];
 
 /// The text of a case that expects the status and some fields of an answer. The case has no templates.

@@ -21,37 +21,38 @@ pub struct Decoder<'p> {
     problems: &'p mut Problems,
     /// The outermost block of the host's files.
     pub(crate) root: &'static Block,
-    /// The keys of modules, in the order of their numbers.
+    /// The keys of modules. The index of a key is its number.
     pub(crate) modules: Vec<&'static Key>,
-    /// Set once a message has listed many keys: one such list is enough.
+    /// Set once a message has listed many keys: one long list is enough.
     pub(crate) listed: bool,
 }
 
 /// The nodes of a block that fit its table.
 pub type Nodes<'t> = Vec<(&'static Key, Item<'t>)>;
 
-/// Keys of modules by number, and their nodes. A node that turns an inherited key off may not fit its table.
+/// Nodes of modules, each with the number of its key. A node that turns off an inherited key need not fit its
+/// table.
 pub type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
 
 /// The result of checking a node against its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
-    /// In all.
+    /// The node fits its key in every respect.
     Whole,
-    /// Readable except for surplus entries: errors in its block are reported, too.
+    /// The node has surplus entries, but can be read: errors in its block are reported, too.
     Readable,
-    /// Unreadable.
+    /// The node cannot be read.
     No,
 }
 
-/// Returns true if the block of a key has such a key.
+/// Returns true if the block of `key` has a key with this name.
 fn has_key(key: &Key, name: &str) -> bool {
     key.block.is_some_and(|block| block.keys.iter().any(|key| key.name == name))
 }
 
 impl<'p> Decoder<'p> {
-    /// A decoder for files with the outermost block `root`, and with these keys of modules, in the order of their
-    /// numbers.
+    /// A decoder for files with the outermost block `root`. `modules` are the keys of modules, in the order of
+    /// their numbers.
     pub fn new(problems: &'p mut Problems, root: &'static Block, modules: Vec<&'static Key>) -> Self {
         Self { problems, root, modules, listed: false }
     }
@@ -61,7 +62,7 @@ impl<'p> Decoder<'p> {
         self.problems.push(problem);
     }
 
-    /// As [`Problems::miss_files`].
+    /// Like [`Problems::miss_files`].
     pub fn misses_files(&self) -> bool {
         self.problems.miss_files()
     }
@@ -71,7 +72,7 @@ impl<'p> Decoder<'p> {
         self.problems.warn(warning);
     }
 
-    /// Adds the error of a module and those that it collected; `nodes` are its input.
+    /// Adds the error of a module and the further errors that it holds. `nodes` are the module's input.
     pub fn push_of_module(
         &mut self,
         tree: &Tree,
@@ -87,7 +88,7 @@ impl<'p> Decoder<'p> {
             let place = problem.place;
             let span = Span { start: place.start, len: place.length };
             let written = tree.source_at(place.file, place.start, place.length);
-            // As for our own keys, where the place is a whole value.
+            // If the place is a whole value, the message shows the value, as for our own keys.
             let value = nodes.iter().find_map(|node| {
                 let key = modules.iter().copied().find(|key| key.name == node.name());
                 value_at(node, key, place, written)
@@ -106,13 +107,12 @@ impl<'p> Decoder<'p> {
         self.level(item.children(), block, Some(item), None)
     }
 
-    /// Like `open`, for a block with keys of modules.
+    /// Like [`Self::block`], for a block in which keys of modules are allowed.
     pub fn open_block<'t>(&mut self, item: Item<'t>, block: &'static Block) -> (Nodes<'t>, ModuleNodes<'t>) {
         self.open_level(item.children(), block, Some(item))
     }
 
-    /// The `items` that fit the table of `block`, and those of modules; `of` is the node around
-    /// them.
+    /// The `items` that fit the table of `block`, and the items with keys of modules. `of` is the node around them.
     pub fn open_level<'t>(
         &mut self,
         items: Vec<Item<'t>>,
@@ -149,7 +149,7 @@ impl<'p> Decoder<'p> {
                 }
                 strange = true;
                 if let Some(meant) = self.unknown(item, block, of, modules.is_some()) {
-                    // The key then does not count as missing as well.
+                    // The key that was meant does not count as missing.
                     seen.insert(meant);
                 }
                 continue;
@@ -169,7 +169,7 @@ impl<'p> Decoder<'p> {
                 nodes.push((key, item));
             }
         }
-        // The unknown key was probably meant to be it.
+        // If there was an unknown key, it was probably meant to be the missing one.
         if !(strange && of.is_some()) {
             let module = modules.and_then(|modules| modules.first()).map(|(number, _)| *number);
             self.tell_missing(block, of, &seen, module);
@@ -177,7 +177,7 @@ impl<'p> Decoder<'p> {
         nodes
     }
 
-    /// Tells of keys that must stand in a block and were not seen; `module` is a key of a module that does.
+    /// Reports required keys that are missing in a block. `module` is the number of a module's key in the block.
     fn tell_missing(
         &mut self,
         block: &'static Block,
@@ -204,7 +204,7 @@ impl<'p> Decoder<'p> {
         }
     }
 
-    /// Adds a node of a module if it fits, or turns an inherited key off.
+    /// Adds a node of a module if it fits its key, or turns off an inherited key.
     fn module<'t>(&mut self, number: usize, item: Item<'t>, modules: &mut ModuleNodes<'t>) {
         let Some(&key) = self.modules.get(number) else { return };
         if !key.many
@@ -230,8 +230,8 @@ impl<'p> Decoder<'p> {
         }
     }
 
-    /// Checks arguments, properties and block of a node against its key; the `generic` properties are allowed
-    /// besides.
+    /// Checks arguments, properties and block of a node against its key. The `generic` properties are allowed in
+    /// addition to those of the key.
     fn fit(&mut self, key: &'static Key, item: Item<'_>, generic: &'static [Prop]) -> Fit {
         let usage = || match key.usage {
             "" => format!("such as `{}`", key.example),
@@ -264,7 +264,7 @@ impl<'p> Decoder<'p> {
                 };
                 self.push(problem.help(help.unwrap_or_else(usage)));
                 surplus = true;
-                // The intended key is not missing, too.
+                // If a key of the block was written as a property, it does not count as missing in the block.
                 fits &= !has_key(key, name);
             } else if props.contains(&name) {
                 self.push(Problem::new(place, format!("the property `{name}` is here twice")));
@@ -312,7 +312,8 @@ impl<'p> Decoder<'p> {
         elsewhere::as_property(key, if of_module { GENERIC } else { &[] }, of, item)
     }
 
-    /// The nodes of a module's block as a module reads them, with references resolved; `None` when one does not fit.
+    /// The node as a module reads it, with its block, and with references resolved. `None` if a part of it does not
+    /// fit.
     pub fn node(&mut self, item: Item<'_>, key: &'static Key) -> Option<Node> {
         let place = item.place();
         let mut node = Node::new(item.node.name(), contract_place(place));
@@ -341,7 +342,7 @@ impl<'p> Decoder<'p> {
         (whole && self.problems.count() == before).then_some(node)
     }
 
-    /// The argument with this number, counted from 0.
+    /// Reads the argument with this number, counted from 0.
     pub fn read<T>(
         &mut self,
         item: Item<'_>,
@@ -352,7 +353,7 @@ impl<'p> Decoder<'p> {
         self.entry(item, entry, None, read)
     }
 
-    /// Like [`Self::read`], for a key with secrets, which messages hide.
+    /// Like [`Self::read`], for a key whose arguments may be secrets: messages do not show them.
     pub fn read_secret<T>(
         &mut self,
         item: Item<'_>,
@@ -381,7 +382,7 @@ impl<'p> Decoder<'p> {
         self.entry(item, entry, None, read)
     }
 
-    /// Like [`Self::prop`], for a property that may be a secret of its key, which messages hide.
+    /// Like [`Self::prop`], for a property that may be a secret: messages do not show it.
     pub fn prop_secret<T>(
         &mut self,
         item: Item<'_>,
@@ -393,7 +394,7 @@ impl<'p> Decoder<'p> {
         self.entry(item, entry, Some(key), read)
     }
 
-    /// The property with this name as a module would read it, with its place.
+    /// The property with this name in the form in which modules get it, with its place.
     pub fn argument(&mut self, item: Item<'_>, name: &str) -> Option<Argument> {
         let entry = item.node.entries().find(|entry| entry.key() == Some(name))?;
         let place = contract_place(item.place_of(entry.span()));
@@ -402,22 +403,22 @@ impl<'p> Decoder<'p> {
         Some(Argument::new(Scalar { kind, text: Cow::Owned(text) }, place))
     }
 
-    /// A flag: on without an argument.
+    /// Reads a flag. It is on if the node has no entries.
     pub fn flag(&mut self, item: Item<'_>) -> bool {
         if item.node.entries().next().is_none() {
             return true;
         }
-        // A refused node does not count as turned off.
+        // After an error, the flag does not count as turned off.
         self.read(item, 0, value::boolean).unwrap_or(true)
     }
 
-    /// The same for a key that has properties as well.
+    /// Like [`Self::flag`], for a key that has properties as well.
     pub fn flag_of(&mut self, item: Item<'_>) -> bool {
         self.read(item, 0, value::boolean).unwrap_or(true)
     }
 
-    /// Like [`Self::flag_of`], for a key with a property `prop`. The error for another value than a boolean says to write it as that
-    /// property.
+    /// Like [`Self::flag_of`], for a key with a property `prop`. If the argument is not a boolean, the error
+    /// suggests to write it as that property.
     pub fn flag_or_prop(&mut self, item: Item<'_>, prop: &str) -> bool {
         let name = item.node.name();
         let read = |value: &Value<'_>| {
@@ -434,7 +435,7 @@ impl<'p> Decoder<'p> {
         self.read(item, number, |value| value::choose(value, words))
     }
 
-    /// An argument that is a path, from the folder of its file.
+    /// Reads an argument that is a path, relative to the folder of its file.
     pub fn path(&mut self, item: Item<'_>, number: usize) -> Option<PathBuf> {
         let path = self.read(item, number, not_empty)?;
         Some(item.base().join(path))
@@ -450,7 +451,7 @@ impl<'p> Decoder<'p> {
         self.prop(item, name, |value| existing(item, value))
     }
 
-    /// One value; `key` is that of the node, where it may have secrets.
+    /// Reads one value. `key` is the key of the node, if it may have secrets.
     fn entry<T>(
         &mut self,
         item: Item<'_>,
@@ -485,13 +486,14 @@ fn as_property(key: &Key, text: &str) -> Option<String> {
     Some(format!("it is a property: write `{}={value}`", prop.name))
 }
 
-/// Returns true if a node of a module only turns an inherited key off: `NAME #false`.
+/// Returns true if a node of a module only turns off an inherited key: `NAME #false`.
 pub fn turns_off(item: Item<'_>) -> bool {
     let mut entries = item.node.entries();
     entries.next().is_some_and(is_false) && entries.next().is_none() && item.node.children().next().is_none()
 }
 
-/// The word with which the node of a module seems to turn it off, where the key takes no text alone.
+/// The word, such as `off`, by which a node of a module seems to turn off its key. `None` if a text alone is a
+/// valid value of the key.
 fn off<'t>(key: &Key, item: Item<'t>) -> Option<&'t str> {
     let mut entries = item.node.entries();
     let entry = entries.next().filter(|entry| entry.key().is_none() && entry.kind() == ScalarKind::String)?;
@@ -500,7 +502,8 @@ fn off<'t>(key: &Key, item: Item<'t>) -> Option<&'t str> {
     (alone && !takes_text && value::is_off(entry.text())).then(|| item.source_of(entry.span()))
 }
 
-/// The suggestion for a path after a node's name that was read as a comment.
+/// The suggestion for a node without a value if a path without quotes follows its name: `//` or `/*` begins a
+/// comment.
 fn commented_out(item: Item<'_>) -> Option<String> {
     let behind = item.source_behind(item.node.span()).trim_start_matches([' ', '\t']);
     let open = ["//", "/*"].into_iter().find(|open| behind.starts_with(open))?;
@@ -512,23 +515,23 @@ fn is_false(entry: EntryRef<'_>) -> bool {
     entry.key().is_none() && entry.kind() == ScalarKind::Bool(false)
 }
 
-/// A place as modules hand it back.
+/// Converts a place to the type that modules use.
 fn contract_place(place: Place) -> foregate_module::settings::Place {
     foregate_module::settings::Place { file: place.file, start: place.span.start, length: place.span.len }
 }
 
-/// Characters of a value that messages show.
+/// The most characters of a value that messages show.
 pub(crate) const SHOWN: usize = 60;
 
-/// The source of an entry, after the name of its node. References are not resolved here: their values
-/// may be secrets.
+/// The source text of an entry, after the name of its node or property. References are not resolved here: their
+/// values may be secrets.
 fn written(item: Item<'_>, entry: EntryRef<'_>, key: Option<&Key>) -> String {
     let value = unless_secret(key, entry.key(), item.source_of(entry.span()));
     shown(item.node.name(), entry.key(), value)
 }
 
-/// The text that messages show for a value: of the property of this name, or of an argument. Arguments of a key that takes a secret as
-/// one are never shown: they are easily mixed up.
+/// The text that messages show for the value of the property `prop`, or of an argument if `prop` is `None`. If
+/// one argument of a key may be a secret, none is shown, since arguments are easily mixed up.
 fn unless_secret<'v>(key: Option<&Key>, prop: Option<&str>, written: &'v str) -> &'v str {
     let is_secret = key.is_some_and(|key| key.secrets.contains(&prop.unwrap_or_default()));
     if is_secret { HIDDEN } else { written }
@@ -548,7 +551,8 @@ fn shown(node: &str, key: Option<&str>, value: &str) -> String {
 /// The replacement for a secret in messages.
 pub(crate) const HIDDEN: &str = "\"...\"";
 
-/// How the value at a place stands in the file, if it is one of this node or of its block. `key` is the node's.
+/// The source text of the value at a place, if the value belongs to this node or to its block. `key` is the key
+/// of the node.
 fn value_at(
     node: &Node,
     key: Option<&'static Key>,
@@ -585,12 +589,12 @@ fn existing(item: Item<'_>, value: &Value<'_>) -> Result<PathBuf, Wrong> {
     }
 }
 
-/// Which keys of a block were seen; no block has more than 64.
+/// The keys of a block that were seen. No block has more than 64 keys.
 #[derive(Default)]
 struct SeenKeys(u64);
 
 impl SeenKeys {
-    /// Adds a key. Returns true if it was there already.
+    /// Adds a key. Returns true if the key was there already.
     fn insert(&mut self, number: usize) -> bool {
         let before = self.contains(number);
         self.0 |= 1 << (number % 64);
@@ -602,7 +606,7 @@ impl SeenKeys {
     }
 }
 
-/// The suggestion for an unquoted expression, as other rule languages write it.
+/// The suggestion for an expression without quotes, which other rule languages allow.
 fn unquoted(key: &Key, item: Item<'_>) -> Option<String> {
     let values = || item.node.entries().filter(|entry| entry.key().is_none());
     let is_word = values().next().is_some_and(|first| first.span().len as usize == first.text().len());

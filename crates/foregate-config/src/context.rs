@@ -1,4 +1,4 @@
-//! The services for modules that read their settings.
+//! The services that modules use while they read their settings.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::load::Tree;
 use crate::{glob, problem};
 use foregate_rules::{Entries, Word, nearest, words};
 
-/// All that settings may depend on, other than their nodes.
+/// Everything that settings may depend on besides their nodes.
 pub(super) struct Reading<'a> {
     pub tree: &'a Tree,
     pub pipeline: &'a Pipeline,
     pub upstreams: &'a dyn Upstreams,
-    /// Steps of the key choose an upstream by it.
+    /// `true` if a step of the key chooses the upstream of a request.
     pub chooses: bool,
     pub expressions: &'a Compiler,
     pub files: &'a mut Files,
@@ -31,7 +31,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// A path from the folder of the file that names it.
+    /// A path, relative to the folder of the file that names it.
     fn path(&self, path: &Argument) -> Result<PathBuf, Problem> {
         let text = path.text()?;
         if text.is_empty() {
@@ -40,7 +40,8 @@ impl Reading<'_> {
         Ok(self.tree.base(path.place().file).unwrap_or(Path::new("")).join(text))
     }
 
-    /// Warns of a host that no request has: in the fields it is in small letters, without port and dot at its end.
+    /// Warns of a comparison with a host that no request can have: hosts of requests are in lower case, without a
+    /// port and a trailing dot.
     fn look_at_hosts(&mut self, argument: &Argument, text: &str) {
         let Some((span, message, written)) = strange_host(text) else { return };
         let help = format!("no request has this one; write `{}`", written.escape_ascii());
@@ -56,8 +57,8 @@ impl Reading<'_> {
             length: inside.len() as u32,
             ..place
         });
-        // For a condition in another proxy's language, its spelling there tells more than the first character that does
-        // not fit.
+        // If the condition is in the language of another proxy, a translation helps more than the first character that
+        // does not fit.
         let language = language(text, |text, sign| text.starts_with(sign));
         let help = language.or(mistake.help.clone()).or_else(|| advice(text, &mistake));
         Problem { help, ..Problem::new(place, mistake.message) }
@@ -79,7 +80,7 @@ impl Context for Reading<'_> {
         let full = self.path(pattern)?;
         let wrong = |error| pattern.wrong(format!("cannot list {}: {error}", full.display()));
         let found = glob::expand(&full).map_err(wrong)?;
-        // As they would be written where the pattern is.
+        // Paths are relative to the same folder as the pattern.
         let base = self.tree.base(pattern.place().file).unwrap_or(Path::new(""));
         let text = |path: PathBuf| path.strip_prefix(base).unwrap_or(&path).to_str().map(str::to_owned);
         Ok(found.into_iter().filter_map(text).collect())
@@ -162,7 +163,8 @@ pub(super) fn host_place(place: Place) -> problem::Place {
     problem::Place { file: place.file, span: Span { start: place.start, len: place.length } }
 }
 
-/// The range of a part of a text within its literal in the file; `None` where it is unknown, as after a reference.
+/// Finds the range of a part of a text within its literal in the file. `None` if it is unknown, for example
+/// after a reference.
 fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>> {
     if literal.is_empty() {
         return None;
@@ -179,7 +181,7 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
         _ => return None,
     };
     let has_escapes = hashes == 0 && open > 0;
-    // How much of the line that begins here does not belong to the text.
+    // The length of the indentation at the start of a line, which does not belong to the text.
     let indented = |at: usize| {
         let (Some(indent), Some(rest)) = (indent, literal.get(at..)) else { return 0 };
         match rest.lines().next().is_some_and(|line| line.trim_ascii().is_empty()) {
@@ -188,7 +190,7 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
             false => 0,
         }
     };
-    // Where the byte with this number is written, from 0.
+    // The position in the literal of the byte with this number, counted from 0.
     let written = |byte: usize| {
         let (mut at, mut read) = (open + indented(open), 0);
         while read < byte {
@@ -210,11 +212,12 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
     };
     let start = written(part.start)?;
     let end = written(part.end).unwrap_or(start);
-    // A marker needs at least one character.
+    // The range must not be empty, since messages mark it.
     Some(start..end.max(start + 1))
 }
 
-/// The length of the escape at the start of a text, in KDL or JSON, and its character; nothing for one before white space.
+/// The length of the escape at the start of a text, in KDL or JSON, and its character. An escape before white
+/// space has no character.
 fn escape(text: &str) -> Option<(usize, Option<char>)> {
     let code = |digits: &str| u32::from_str_radix(digits, 16).ok();
     let said = match text.chars().nth(1)? {
@@ -231,7 +234,8 @@ fn escape(text: &str) -> Option<(usize, Option<char>)> {
                     let digits = digits.split_once('}')?.0;
                     Some((digits.len() + 4, Some(char::from_u32(code(digits)?)?)))
                 }
-                // Such a character beyond the first plane takes two escapes, which are not expected in an expression.
+                // JSON writes characters beyond U+FFFF as two escapes. They are not supported here, since expressions hardly
+                // have such characters.
                 None => Some((6, Some(char::from_u32(code(digits.get(..4)?)?)?))),
             };
         }
@@ -267,21 +271,21 @@ fn in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The `$` and the name after it that begin here.
+/// The `$` at this position, with the name after it.
 fn variable_at(text: &str, start: usize) -> &str {
     let rest = text.get(start..).unwrap_or_default();
     let length = rest.bytes().skip(1).take_while(|byte| in_name(*byte)).count() + 1;
     rest.get(..length).unwrap_or_default()
 }
 
-/// The Foregate spelling of a condition from another proxy. `has` finds typical signs in the text.
+/// The advice for a condition that is written for another proxy. `has` finds typical signs in the text.
 fn language(text: &str, has: impl Fn(&str, &str) -> bool) -> Option<String> {
     let text = text.trim_start();
     let (_, instead) = LANGUAGES.iter().find(|(signs, _)| signs.iter().any(|sign| has(text, sign)))?;
     Some((*instead).to_owned())
 }
 
-/// Typical conditions of other proxies, each with its form in this language.
+/// Typical signs of conditions of other proxies, each with the way to write the condition here.
 const LANGUAGES: &[(&[&str], &str)] = &[
     (
         &["Host(", "HostSNI(", "HostRegexp("],
@@ -312,13 +316,13 @@ const LANGUAGES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// The list that a message of expressions says there is none of.
+/// The name of the list, if a message about an expression says that a list does not exist.
 pub(super) fn missing_list(message: &str) -> Option<&str> {
     message.strip_prefix("there is no list `$")?.strip_suffix('`')
 }
 
-/// The first text that an expression compares with the host and that never equals one: its place, the reason, and
-/// the correct spelling.
+/// The first text that an expression compares with the host although no host can equal it: the text's place,
+/// the reason, and the correct spelling.
 fn strange_host(text: &str) -> Option<(Range<usize>, &'static str, Vec<u8>)> {
     let mut words = words(text).peekable();
     while let Some((word, _)) = words.next() {
@@ -340,7 +344,8 @@ fn strange_host(text: &str) -> Option<(Range<usize>, &'static str, Vec<u8>)> {
     None
 }
 
-/// The reason why a host, or a part of one, never matches, and the correct spelling.
+/// The reason why a host never matches, and the correct spelling. `whole` is false if the text is only a part
+/// of a host.
 fn strangeness(host: &[u8], whole: bool) -> Option<(&'static str, Vec<u8>)> {
     if host.iter().any(u8::is_ascii_uppercase) {
         return Some(("a host is in small letters here", host.to_ascii_lowercase()));

@@ -1,6 +1,8 @@
-//! The place of a cursor in a file that is being written: its blocks, and the part of a node that stands there.
+//! Finds the place of a cursor in a file that is being edited: the blocks around it, and the part of a node at
+//! it.
 //!
-//! The reader needs a whole file; this goes over the tokens and passes the ones that are no tokens yet.
+//! The reader of KDL needs a complete file. This module only goes through the tokens, and skips incomplete
+//! ones.
 
 use super::document::Span;
 use super::scan::{Scanner, Token};
@@ -11,9 +13,9 @@ use super::string;
 pub struct Cursor {
     /// The names of the nodes around, the outermost first.
     pub path: Vec<String>,
-    /// The names of the nodes before it in its block.
+    /// The names of the nodes before the cursor in its block.
     pub before: Vec<String>,
-    /// The part of a node.
+    /// The part of a node at the cursor.
     pub spot: CursorSpot,
     /// The text under the cursor; empty between words.
     pub span: Span,
@@ -22,9 +24,9 @@ pub struct Cursor {
 /// A part of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CursorSpot {
-    /// The name of the node, or the position for one.
+    /// The name of a node, or a place for a name.
     Name,
-    /// An argument, or the place for one or for the name of a property.
+    /// An argument, or a place for an argument or for the name of a property.
     Argument {
         /// The name of the node.
         node: String,
@@ -55,7 +57,7 @@ pub enum CursorSpot {
 #[derive(Default)]
 struct OpenBlock {
     name: String,
-    /// The nodes in it so far.
+    /// The names of the nodes in the block so far.
     nodes: Vec<String>,
 }
 
@@ -64,11 +66,11 @@ struct OpenNode {
     name: String,
     arguments: usize,
     props: Vec<String>,
-    /// The property that waits for its value.
+    /// The property whose value has not been read yet.
     pending: Option<String>,
 }
 
-/// Finds out where byte `at` of a KDL file is: in which blocks, and in which node.
+/// Finds the place of byte `at` in a KDL file: the blocks around it, and the part of a node at it.
 pub fn cursor(source: &str, at: usize) -> Cursor {
     let mut walk = Walk { blocks: vec![OpenBlock::default()], node: None };
     let mut position = 0;
@@ -77,7 +79,7 @@ pub fn cursor(source: &str, at: usize) -> Cursor {
         let mut scanner = Scanner::from(source, position);
         let (token, span) = match scanner.next() {
             Ok(found) => found,
-            // A text without its end, or a word that is no value: a value in the making.
+            // An unterminated text, or a word that is no value: it counts as a value that is still being written.
             Err(_) => (Token::Word, Span::new(position, end_of_wrong(source, position))),
         };
         let (start, end) = (span.start as usize, span.end());
@@ -86,7 +88,7 @@ pub fn cursor(source: &str, at: usize) -> Cursor {
         if matches!(token, Token::LineComment | Token::BlockComment) && start < at && at <= end {
             return walk.place(CursorSpot::Comment, span);
         }
-        // After a name comes a `{` or `;` at once: the cursor is at the name.
+        // If a `{` or `;` follows a name without a space, a cursor between them still belongs to the name.
         if token == Token::End || start > at || is_here {
             let is_value = is_text && is_here;
             let span = if is_value { span } else { Span::new(at, at) };
@@ -139,7 +141,7 @@ impl Walk {
         }
     }
 
-    /// The spot of the next text; `prop` is not empty if that is the name of a property.
+    /// The spot of a text at the cursor. `prop` is the text if it is the name of a property, and empty otherwise.
     fn spot(&self, prop: String) -> CursorSpot {
         let Some(node) = &self.node else { return CursorSpot::Name };
         let name = node.name.clone();
@@ -161,12 +163,12 @@ impl Walk {
     }
 }
 
-/// The end of a token that is wrong: a text without its end goes to the end of the line.
+/// The end of an invalid token. An unterminated text ends with its line.
 fn end_of_wrong(source: &str, start: usize) -> usize {
     let rest = source.get(start..).unwrap_or_default();
     let is_open = rest.trim_start_matches('#').starts_with('"');
     let ends = |c: char| if is_open { c == '\n' } else { c.is_whitespace() || matches!(c, '{' | '}' | ';') };
-    // At least one character, so that the walk ends.
+    // The token has at least one character, so that the loop ends.
     let first = rest.chars().next().map_or(0, char::len_utf8);
     start + rest.find(ends).unwrap_or(rest.len()).max(first).min(rest.len())
 }
@@ -175,7 +177,7 @@ fn is_before_equals(source: &str, end: usize) -> bool {
     source.get(end..).unwrap_or_default().trim_start_matches([' ', '\t']).starts_with('=')
 }
 
-/// The text of a token, as far as it has one.
+/// The text of a token, without quotes.
 fn text(source: &str, token: Token, span: Span) -> String {
     let written = source.get(span.start as usize..span.end()).unwrap_or_default();
     let bare = written.trim_matches('#');

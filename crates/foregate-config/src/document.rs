@@ -1,11 +1,12 @@
 //! The tree of one configuration file, for all syntaxes.
 //!
-//! A file of 100,000 sites has more than a million nodes, so the tree is two flat arrays with texts that are
-//! slices of the file: about 60 bytes a node with one argument.
+//! A file of 100,000 sites has more than a million nodes. So the tree is two flat arrays, and texts are slices
+//! of the file: a node with one argument takes about 60 bytes.
 
 pub use foregate_module::settings::value::ScalarKind;
 
-/// Bytes of one configuration file: some ten times those of 100,000 sites. Every position fits into 32 bits.
+/// The most bytes of one configuration file: about ten times the length of a file with 100,000 sites. Every
+/// position fits into 32 bits.
 pub(super) const FILE_LIMIT: usize = 256 << 20;
 
 /// The error for a longer file.
@@ -94,7 +95,7 @@ pub(super) struct Document {
 /// A mistake in the syntax of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SyntaxError {
-    /// Where.
+    /// The place of the mistake.
     pub span: Span,
     /// The error.
     pub message: String,
@@ -114,7 +115,7 @@ impl SyntaxError {
     }
 }
 
-/// A state of the tree before a part was read, to remove that part again.
+/// A state of the tree. [`Document::forget`] removes everything that was read since then.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     nodes: usize,
@@ -122,13 +123,13 @@ pub(super) struct Mark {
 }
 
 impl Document {
-    /// An empty tree for `source`, for messages about a file that has none.
+    /// An empty tree for `source`, for messages about a file that could not be read as a tree.
     pub(super) fn new(source: String) -> Self {
         Self { source, ..Self::default() }
     }
 
-    /// An empty tree with capacity for a typical file of this length. Unused capacity takes no
-    /// memory; an array that grows exists twice for a moment.
+    /// An empty tree with capacity for a typical file of this length. Unused capacity takes no memory, but an array
+    /// without enough capacity exists twice while it grows.
     pub(super) fn with_room(source_len: usize) -> Self {
         let room = source_len / BYTES_PER_NODE;
         Self { nodes: Vec::with_capacity(room), entries: Vec::with_capacity(room), ..Self::default() }
@@ -139,7 +140,7 @@ impl Document {
         &self.source
     }
 
-    /// The file alone.
+    /// The text of the file, without the tree.
     pub(super) fn into_source(self) -> String {
         self.source
     }
@@ -149,7 +150,7 @@ impl Document {
         self.source = source;
     }
 
-    /// Keeps a text that does not stand in the file as it is. `source_len` is the length of the file.
+    /// Stores a decoded text, which differs from its source in the file. `source_len` is the length of the file.
     pub(super) fn decode(&mut self, source_len: usize, text: &str) -> Text {
         let start = source_len + self.decoded.len();
         self.decoded.push_str(text);
@@ -168,7 +169,7 @@ impl Document {
         self.entries.push(entry);
     }
 
-    /// States that all nodes since `node` were its block.
+    /// Ends a node: all nodes since `node` are its block.
     pub(super) fn end_node(&mut self, node: usize) {
         self.nodes[node].end = self.nodes.len() as u32;
     }
@@ -189,7 +190,7 @@ impl Document {
         Siblings { document: self, next: 0, end: self.nodes.len() as u32 }
     }
 
-    /// All nodes of all levels, each before those of its block.
+    /// All nodes of all levels, each before the nodes of its block.
     pub(super) fn all(&self) -> impl Iterator<Item = NodeRef<'_>> {
         (0..self.nodes.len() as u32).map(|index| NodeRef { document: self, index })
     }
@@ -232,22 +233,22 @@ pub struct NodeRef<'d> {
 }
 
 impl<'d> NodeRef<'d> {
-    /// Its number in the tree.
+    /// The number of the node in the tree.
     pub fn index(self) -> u32 {
         self.index
     }
 
-    /// Its name.
+    /// The name of the node.
     pub fn name(self) -> &'d str {
         self.document.text(self.node().name)
     }
 
-    /// The place of its name.
+    /// The place of the node's name.
     pub fn span(self) -> Span {
         self.node().span
     }
 
-    /// Its arguments and properties, in the order of the file.
+    /// The arguments and properties of the node, in the order of the file.
     pub fn entries(self) -> impl Iterator<Item = EntryRef<'d>> {
         let node = self.node();
         let document = self.document;
@@ -256,7 +257,7 @@ impl<'d> NodeRef<'d> {
         document.entries[node.entries as usize..end].iter().map(move |entry| EntryRef { document, entry })
     }
 
-    /// The nodes of its block.
+    /// The nodes of the node's block.
     pub fn children(self) -> Siblings<'d> {
         Siblings { document: self.document, next: self.index + 1, end: self.node().end }
     }
@@ -308,7 +309,7 @@ pub(super) fn same(left: &Document, right: &Document) -> bool {
     }
     fn same_node(left: NodeRef<'_>, right: NodeRef<'_>) -> bool {
         let entry = |entry: EntryRef<'_>| {
-            // Other kinds have one meaning in different spellings.
+            // The values of other kinds do not depend on their text.
             let is_text = matches!(entry.kind(), ScalarKind::String | ScalarKind::Number);
             let text = if is_text { entry.text() } else { "" };
             (entry.key().map(str::to_owned), entry.kind(), text.to_owned())

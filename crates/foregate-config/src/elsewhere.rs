@@ -1,4 +1,4 @@
-//! The right place of a key that was written in another block.
+//! Finds the right block for a key that was written in a wrong one.
 
 use crate::block::{HIDDEN, SHOWN};
 use crate::document::EntryRef;
@@ -6,10 +6,10 @@ use crate::foreign;
 use crate::load::Item;
 use crate::schema::{Block, GENERIC, Key, Prop, walk_keys};
 
-/// The places that one message names. If there are more, the message says so.
+/// The most places that one message names. If there are more, the message says so.
 const FEW: usize = 3;
 
-/// All keys that there are.
+/// All keys, of the host and of modules.
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<'k> {
     /// The outermost block of the host's files.
@@ -24,8 +24,9 @@ impl Keys<'_> {
     }
 }
 
-/// In which blocks a key of this name belongs, in words; `None` where there is none. The block is that in which it was written,
-/// with its name. `open`: keys of modules may stand in it.
+/// Says in words to which blocks a key with this name belongs. `None` if there is no such key. `block` is the
+/// block in which the name was written, and `block_name` its name. `open` is true if keys of modules are
+/// allowed in it.
 pub(crate) fn of(
     name: &str,
     (block, block_name, open): (&'static Block, &str, bool),
@@ -47,7 +48,7 @@ pub(crate) fn of(
     }
     let mut places = Vec::new();
     let mut around = Vec::new();
-    // A name in the block of a module means that module, rather than a namesake elsewhere.
+    // In the block of a module, a key of that module is more likely than a key of the same name elsewhere.
     if let Some(module) = module_of(block, keys.modules) {
         find(name, module, "", &mut around, &mut places);
     }
@@ -61,7 +62,7 @@ pub(crate) fn of(
     for key in keys.root.keys {
         find(name, key, TOP, &mut around, &mut places);
     }
-    // Of a key that is the host's, a namesake within a module would only be noise.
+    // If the host has the key, keys of the same name within modules are not named.
     if places.is_empty() {
         for key in keys.modules {
             find(name, key, "", &mut around, &mut places);
@@ -70,7 +71,7 @@ pub(crate) fn of(
     in_words(&places, at_top)
 }
 
-/// Like the above, for a key with this name in another spelling.
+/// Like [`of`], for a key whose name is spelled differently.
 pub(crate) fn of_spelling(name: &str, keys: Keys<'_>) -> Option<String> {
     let mut found = None;
     walk_keys(keys.all(), &mut |_, key| {
@@ -79,12 +80,12 @@ pub(crate) fn of_spelling(name: &str, keys: Keys<'_>) -> Option<String> {
         }
     });
     let place = of(found?, (keys.root, "", true), keys);
-    // At the top of the file, where keys of modules are allowed too, the name is known in its own spelling.
+    // `of` finds no other place for a key of a module: it is allowed at the top of the file, too.
     let place = place.unwrap_or_else(|| format!("it belongs {TOP}, in a `site`, or in a `route`"));
     Some(format!("it is written `{}`; {place}", found?))
 }
 
-/// Of which keys a name is a property, in words; `None` where there is none.
+/// Says in words which keys have a property of this name. `None` if there is none.
 pub(crate) fn of_property(name: &str, keys: Keys<'_>) -> Option<String> {
     if GENERIC.iter().any(|prop| prop.name == name) {
         return Some(format!(
@@ -105,7 +106,7 @@ pub(crate) fn of_property(name: &str, keys: Keys<'_>) -> Option<String> {
     Some(text)
 }
 
-/// Adds a key, and those of its block, that have a property of this name.
+/// Adds the key, and the keys of its block, to `found` if they have a property of this name.
 fn having(
     name: &str,
     key: &'static Key,
@@ -132,7 +133,7 @@ fn in_words(places: &[String], at_top: Option<&Key>) -> Option<String> {
     Some(format!("it belongs {places}{}", if everywhere { ", and holds for all sites" } else { "" }))
 }
 
-/// Places one after the other; `None` without any.
+/// Lists places in words. `None` if there are none.
 fn listed(places: &[String]) -> Option<String> {
     Some(match places {
         [] => return None,
@@ -142,12 +143,12 @@ fn listed(places: &[String]) -> Option<String> {
     })
 }
 
-/// The module whose block contains or equals this block.
+/// The key of the module whose block is this block or contains it.
 pub(crate) fn module_of(block: &'static Block, modules: &[&'static Key]) -> Option<&'static Key> {
     modules.iter().copied().find(|module| key_of(block, &[*module]).is_some())
 }
 
-/// The key with this block, among these keys or in their blocks.
+/// The key whose block is this one, among these keys and the keys of their blocks.
 pub(crate) fn key_of(block: &'static Block, keys: &[&'static Key]) -> Option<&'static Key> {
     keys.iter().copied().find_map(|key| {
         let inner = key.block?;
@@ -158,7 +159,7 @@ pub(crate) fn key_of(block: &'static Block, keys: &[&'static Key]) -> Option<&'s
     })
 }
 
-/// The keys here that begin with this name, as a question: `head-bytes` for `head`.
+/// Asks whether one of the known keys that begin with this name was meant: `head-bytes` for `head`.
 pub(crate) fn longer<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
     let begins = |known: &&str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
     let names: Vec<_> = known.filter(begins).map(|name| format!("`{name}`")).collect();
@@ -197,7 +198,8 @@ pub(crate) fn as_property(key: &Key, generic: &[Prop], of: Item<'_>, item: Item<
 
 const TOP: &str = "at the top of the file";
 
-/// Adds the places within the block of `key`. `level` says where the outermost key belongs, if there is only one such place.
+/// Adds the places of a name within the block of `key`. `level` says in words where the outermost key belongs.
+/// It is empty if there are several such places.
 fn find(
     name: &str,
     key: &'static Key,
@@ -223,8 +225,8 @@ fn has(block: &Block, name: &str) -> bool {
     block.keys.iter().any(|key| key.name == name)
 }
 
-/// Describes a block by the keys around it. A key that occurs once within another one is named with that one, so that it
-/// differs from keys of the same name.
+/// Describes a block by the keys around it. If the innermost key may only occur once, the key around it is
+/// named, too, so that the description differs from that of other keys with the same name.
 fn said(around: &[&'static Key], level: &str) -> String {
     match around {
         [.., outer, key] if !key.many => format!("in the `{}` of {}", key.name, with_article(outer)),

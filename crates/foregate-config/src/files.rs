@@ -1,4 +1,4 @@
-//! Files that are read into the settings, and watched.
+//! Files whose contents become settings, and which are watched for changes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::value::Wrong;
 #[derive(Default)]
 pub struct Files {
     contents: HashMap<PathBuf, Arc<[u8]>>,
-    /// In the order of their paths, so that equal configurations watch equal lists.
+    /// The files to watch, in the order of their paths, so that equal configurations have equal lists.
     watched: BTreeSet<PathBuf>,
 }
 
@@ -44,7 +44,7 @@ impl Files {
     }
 }
 
-/// A file that a value names cannot be read; with advice.
+/// The error, with advice, for a file that a value names and that cannot be read.
 pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Wrong {
     let wrong = Wrong::new(format!("cannot read {}: {error}", path.display()));
     match error.kind() {
@@ -63,9 +63,9 @@ pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Wrong {
     }
 }
 
-/// The file of a folder whose name is nearest to that of `path`.
+/// The file in `folder` whose name is most similar to that of `path`.
 fn near_file(folder: &Path, path: &Path) -> Option<String> {
-    /// A folder may have any number of files.
+    /// The most files of a folder that are looked at, since a folder may have any number.
     const MOST: usize = 1_000;
     let wanted = path.file_name()?.to_str()?;
     let names = std::fs::read_dir(folder).ok()?.take(MOST).flatten();
@@ -84,9 +84,10 @@ fn read(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is no regular file: a pipe or a device may block for ever, with a reload that never ends.
+/// It cannot be opened, or is no regular file: reading a pipe or a device may block for ever, and a reload with
+/// it.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Checked before opening: opening a pipe waits for its writer.
+    // Check before opening, since opening a pipe waits for its writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }

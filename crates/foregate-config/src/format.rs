@@ -1,5 +1,6 @@
-//! Formats a KDL file: four spaces a level, one node a line, short blocks that stand on one line stay there.
-//! Comments, the spelling of values and single empty lines are kept, and comments one below the other stay so.
+//! Formats a KDL file: four spaces for each level, and one node on each line. Short blocks on one line stay on
+//! one line. Comments, the spelling of values and single empty lines are kept, and aligned comments stay
+//! aligned.
 
 use super::document::{SyntaxError, same};
 use super::kdl;
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use super::load::Tree;
 
-/// Columns that a block on one line may reach.
+/// The last column that a block on one line may reach.
 const WIDTH: usize = 100;
 
 const INDENT: &str = "    ";
@@ -27,7 +28,7 @@ pub fn format(path: &Path, source: &str) -> Result<String, Box<RefusedConfigurat
     };
     let before = kdl::read(source.to_owned()).map_err(|_| refuse())?;
     let text = write(source).map_err(|_| refuse())?;
-    // A formatted file of 10,000 lines is never reviewed, so its equality is checked here.
+    // Nobody reviews a formatted file of 10,000 lines, so its content is compared with the original here.
     let formatted = kdl::read(text).ok().filter(|after| same(&before, after));
     debug_assert!(formatted.is_some(), "the formatter has changed what this says: {source:?}");
     Ok(formatted.map_or_else(|| source.to_owned(), |after| after.source().to_owned()))
@@ -55,7 +56,7 @@ fn write(source: &str) -> Result<String, SyntaxError> {
     Ok(align(&writer.out, &writer.trailing))
 }
 
-/// Aligns comments that were aligned before, at the end of the longest of their lines.
+/// Aligns comments that were aligned before, in the column after the longest of their lines.
 fn align(text: &str, trailing: &[Trailing]) -> String {
     let column = |comment: &Trailing| column(text, comment.at);
     let mut aligned = String::with_capacity(text.len());
@@ -75,15 +76,15 @@ fn align(text: &str, trailing: &[Trailing]) -> String {
     aligned + &text[copied..]
 }
 
-/// The characters before a byte on its line.
+/// The number of characters before a byte on its line.
 fn column(text: &str, at: usize) -> usize {
     let line = text[..at].rfind('\n').map_or(0, |at| at + 1);
     text[line..at].chars().count()
 }
 
-/// A comment after something else.
+/// A comment at the end of a line.
 struct Trailing {
-    /// The byte of the output at which it begins.
+    /// The byte of the output at which the comment begins.
     at: usize,
     /// The original column.
     column: usize,
@@ -99,17 +100,17 @@ struct Writer<'s, 't> {
     depth: usize,
     /// The number of open blocks on the present line.
     inline: usize,
-    /// The line is still empty.
+    /// `true` while the line is empty.
     line_start: bool,
-    /// The node has ended; only a comment may follow on the line.
+    /// `true` once the node has ended: only a comment may follow on the line.
     ended: bool,
-    /// No space before the next piece.
+    /// `true` if no space is written before the next piece.
     glue: bool,
-    /// The next token stays on the same line: after a slashdash, and in an empty block.
+    /// `true` if the next token stays on the same line: after a slashdash, and in an empty block.
     held: bool,
-    /// A line continuation waits for its line break.
+    /// `true` between a line continuation and its line break.
     continued: bool,
-    /// The line is the rest of the one before.
+    /// `true` if the line continues the line before.
     resumed: bool,
     /// Line breaks since the last piece.
     breaks: usize,
@@ -153,7 +154,7 @@ impl Writer<'_, '_> {
                 }
             }
             Token::Slashdash => {
-                // After a block, only another block of the same node can follow.
+                // If a block follows the `/-`, it belongs to the same node, which has not ended yet.
                 if self.next(at) == Some(Token::Open) {
                     self.ended = false;
                 }
@@ -171,7 +172,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// The next token but space and line breaks.
+    /// The next token that is neither space nor a line break.
     fn next(&self, at: usize) -> Option<Token> {
         let mut tokens = self.tokens[at + 1..].iter().map(|(token, ..)| *token);
         tokens.find(|token| *token != Token::Newline)
@@ -213,13 +214,13 @@ impl Writer<'_, '_> {
             self.breaks = 0;
             self.piece("}");
         }
-        // The next opening brace belongs to the same node: the block that closes was commented out.
+        // If a `{` follows, it belongs to the same node: the block that closes here was commented out.
         if self.inline == 0 && !matches!(self.next(at), Some(Token::Slashdash | Token::Open)) {
             self.ended = true;
         }
     }
 
-    /// Returns true if the block at a token is on one line and fits there.
+    /// Returns true if the block that begins at a token stands on one line and is not too long for it.
     fn fits(&self, open: usize) -> bool {
         let mut depth = 0_usize;
         for (at, (token, text, _)) in self.tokens.iter().enumerate().skip(open) {

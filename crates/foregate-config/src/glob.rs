@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// The files that `pattern` names, in the order of their names. A path without wildcards is given back as it is;
-/// one with wildcards may name no file at all. `*` and `?` do not match a dot at the start of a name.
+/// The files that `pattern` matches, in the order of their names. A path without wildcards is returned as it
+/// is. A pattern with wildcards may match no file. `*` and `?` do not match a dot at the start of a name.
 ///
 /// # Errors
 ///

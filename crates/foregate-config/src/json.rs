@@ -1,8 +1,8 @@
 //! Reads a configuration in JSON into a [`Document`].
 //!
-//! The tree equals that of KDL: a file is an array of nodes, and a node is an object with a `name` and,
-//! optionally, `args` (an array of texts, numbers, booleans, null), `props` (an object of the same) and
-//! `children` (an array of nodes).
+//! The tree is the same as for KDL. A file is an array of nodes. A node is an object with a `name` and,
+//! optionally, `args` (an array of texts, numbers, booleans and nulls), `props` (an object with such values)
+//! and `children` (an array of nodes).
 
 use super::document::{
     DEPTH_LIMIT, Document, FILE_LIMIT, ScalarKind, Span, SyntaxError, TOO_LONG, Text, TreeEntry,
@@ -12,7 +12,7 @@ use super::document::{
 ///
 /// # Errors
 ///
-/// The first mistake in its syntax. The text is given back with it.
+/// The first mistake in the syntax, and the text of the file.
 pub(super) fn read(source: String) -> Result<Document, (SyntaxError, String)> {
     let mut document = Document::with_room(source.len());
     let result = if source.len() > FILE_LIMIT {
@@ -62,8 +62,8 @@ impl JsonReader<'_, '_> {
         self.list(b'[', b']', "an array of nodes", |reader| reader.node(depth))
     }
 
-    /// Members may stand in any order: their places are noted first, then they are read in the order that the
-    /// tree needs.
+    /// Reads a node. Its members may stand in any order: this function first notes their places, and then reads
+    /// them in the order that the tree needs.
     fn node(&mut self, depth: usize) -> Result<(), SyntaxError> {
         let start = self.at;
         let mut parts = Parts::default();
@@ -121,7 +121,7 @@ impl JsonReader<'_, '_> {
         self.skip()
     }
 
-    /// A key and its colon.
+    /// Reads a key and its colon.
     fn key(&mut self) -> Result<(Text, Span), SyntaxError> {
         self.space();
         let at = self.at;
@@ -178,7 +178,7 @@ impl JsonReader<'_, '_> {
         Ok(self.document.decode(self.source.len(), &text))
     }
 
-    /// Passes a string; says whether it has escapes.
+    /// Skips a string. Returns true if it has escapes.
     fn skip_string(&mut self) -> Result<bool, SyntaxError> {
         let start = self.at;
         self.expect(b'"', "a text")?;
@@ -203,7 +203,7 @@ impl JsonReader<'_, '_> {
         Ok(escapes)
     }
 
-    /// Skips an array or object by its brackets; it is read later.
+    /// Skips an array or object by counting its brackets. Its content is read later.
     fn skip(&mut self) -> Result<(), SyntaxError> {
         let start = self.at;
         let mut depth = 0_usize;
@@ -226,7 +226,7 @@ impl JsonReader<'_, '_> {
         }
     }
 
-    /// Parts between `open` and `close`, with commas between them.
+    /// Reads a list between `open` and `close`, with commas between its parts.
     fn list(
         &mut self,
         open: u8,

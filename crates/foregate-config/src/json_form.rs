@@ -7,7 +7,7 @@ use super::document::{EntryRef, NodeRef, ScalarKind, Siblings};
 /// Spaces for each level of blocks.
 const INDENT: usize = 2;
 
-/// The JSON form of these nodes, a node on one line unless it has a block. Comments are not part of it.
+/// The JSON form of these nodes. A node without a block takes one line. Comments are lost.
 pub(super) fn write(roots: Siblings<'_>) -> String {
     let mut text = String::new();
     nodes(roots, 0, &mut text);
@@ -59,7 +59,7 @@ fn value(entry: EntryRef<'_>) -> String {
     }
 }
 
-/// A number as JSON writes it; `None` for one that JSON cannot write, such as `#inf`.
+/// A number in the syntax of JSON. `None` if JSON has no such number, as for `#inf`.
 fn number(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),

@@ -1,9 +1,10 @@
 //! Reads KDL 2 into a [`Document`].
 //!
-//! A library for KDL that keeps every space for editing needs 35 s and 3 GiB for 100,000 sites; a configuration
-//! only needs to be read. Differences from the language: type annotations are refused, since no value has a type
-//! to choose, and so are bare words that begin with `'`, and those that end in `:` before a comment: a text in the wrong quotes,
-//! and a URL without any.
+//! A library that keeps every space for editing would be too slow and too large for 100,000 sites; here, files
+//! only need to be read. This reader differs from the specification in two ways. It refuses type annotations,
+//! since the type of each value is fixed. It also refuses two kinds of bare words: those that begin with `'`,
+//! which are texts in the wrong quotes, and those that end in `:` before a comment, which are URLs without
+//! quotes.
 
 use super::document::{
     DEPTH_LIMIT, Document, FILE_LIMIT, ScalarKind, Span, SyntaxError, TOO_LONG, Text, TreeEntry,
@@ -16,7 +17,7 @@ use super::string;
 ///
 /// # Errors
 ///
-/// The first mistake in its syntax. The text is given back with it.
+/// The first mistake in the syntax, and the text of the file.
 pub(super) fn read(source: String) -> Result<Document, (SyntaxError, String)> {
     let mut document = Document::with_room(source.len());
     match read_into(&source, &mut document) {
@@ -42,7 +43,7 @@ fn read_into(source: &str, document: &mut Document) -> Result<(), SyntaxError> {
 struct KdlReader<'s, 'd> {
     scanner: Scanner<'s>,
     document: &'d mut Document,
-    /// The token that is looked at, and where it is.
+    /// The current token. `span` is its place.
     token: Token,
     span: Span,
 }
@@ -53,7 +54,7 @@ impl KdlReader<'_, '_> {
         Ok(())
     }
 
-    /// `/- kdl-version 2` may stand on the first line.
+    /// Skips `/- kdl-version 2`, which may stand on the first line.
     fn version(&mut self) -> Result<(), SyntaxError> {
         let rest = &self.scanner.source()[self.span.start as usize..];
         let Some(rest) = rest.strip_prefix("/-") else { return Ok(()) };
@@ -66,7 +67,7 @@ impl KdlReader<'_, '_> {
         Ok(())
     }
 
-    /// Nodes up to the end of the block that was opened at `open`, or of the file.
+    /// Reads nodes up to the end of the block that was opened at `open`, or up to the end of the file.
     fn nodes(&mut self, depth: usize, open: Option<Span>) -> Result<(), SyntaxError> {
         if depth > DEPTH_LIMIT {
             let span = open.unwrap_or(self.span);
@@ -104,7 +105,7 @@ impl KdlReader<'_, '_> {
         }
     }
 
-    /// The last earlier line with a `{` in a comment after other text.
+    /// The number of the last earlier line on which a comment after other text ends with a `{`.
     fn commented_open(&self) -> Option<usize> {
         let source = self.scanner.source();
         let mut scanner = Scanner::new(source);
@@ -139,7 +140,7 @@ impl KdlReader<'_, '_> {
         self.terminator()
     }
 
-    /// Arguments and properties. Stops before a block, or at the end of the node.
+    /// Reads arguments and properties, up to a block or the end of the node.
     fn entries(&mut self, depth: usize) -> Result<(), SyntaxError> {
         let mut spaced = false;
         loop {
@@ -172,7 +173,7 @@ impl KdlReader<'_, '_> {
         }
     }
 
-    /// One argument or property; says whether space followed it.
+    /// Reads one argument or property. Returns true if space followed it.
     fn entry(&mut self) -> Result<bool, SyntaxError> {
         if !self.token.is_value() {
             return Err(self.unexpected("a value"));
@@ -204,7 +205,7 @@ impl KdlReader<'_, '_> {
         self.node_space()
     }
 
-    /// Blocks after the entries: at most one that counts.
+    /// Reads the blocks after the entries. At most one of them may be without `/-`.
     fn blocks(&mut self, depth: usize) -> Result<(), SyntaxError> {
         let mut counted = false;
         loop {
@@ -254,7 +255,7 @@ impl KdlReader<'_, '_> {
         }
     }
 
-    /// The text of the string or number that is looked at.
+    /// The text of the current token, which is a string or a number.
     fn value(&mut self) -> Result<Text, SyntaxError> {
         if self.token.is_string() { self.string() } else { Ok(Text::of(self.span)) }
     }

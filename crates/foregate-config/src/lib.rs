@@ -1,9 +1,9 @@
-//! Configuration files: read in KDL or JSON into a tree, checked by tables of keys, and turned into settings of modules.
-//! The host defines its own keys, such as listeners and upstreams: it supplies the tables of its
-//! blocks ([`schema::Block`]) and reads the nodes that fit them ([`Decoder`]); the keys of modules are read here,
-//! once for every host ([`Modules`]).
+//! Configuration files. The crate reads KDL or JSON into a tree, checks the tree by tables of keys, and turns
+//! nodes into settings of modules. The host defines its own keys, such as listeners and upstreams: it supplies
+//! the tables of its blocks ([`schema::Block`]) and reads the nodes that fit them ([`Decoder`]). The keys of
+//! modules are the same for every host, and are read here ([`Modules`]).
 //!
-//! The crate reads the files that a configuration names, and nothing else.
+//! The crate reads no other files than those that a configuration names.
 #![forbid(unsafe_code)]
 
 mod block;
@@ -46,10 +46,10 @@ pub use foregate_rules::nearest;
 
 use self::schema::Block;
 
-/// Reads a file (JSON when its name ends with `.json`, else KDL) and all files that it includes, and calls `decode` with
-/// the tree. Errors are added to the problems that `decode` gets. `decode` is not called after a syntax error,
-/// because it would report most errors a second time. It is called if files are missing, so that all errors are reported at once: then
-/// [`Problems::miss_files`] is true.
+/// Reads a file (JSON if its name ends with `.json`, else KDL) and all files that it includes, and calls
+/// `decode` with the tree. Errors are added to the problems that `decode` gets. After a syntax error, `decode`
+/// is not called, since it would report most errors a second time. If files are missing, `decode` is called, so
+/// that all errors are reported at once; [`Problems::miss_files`] is true then.
 ///
 /// # Errors
 ///
@@ -93,8 +93,8 @@ pub fn read_and_keep<T>(
     Ok((decoded, tree.into_texts()))
 }
 
-/// Reads texts that were kept, as if their files still held them. Files that they refer to, but for included ones, are
-/// read as they are now.
+/// Reads kept texts as if their files still had this content. Other files that the texts refer to, such as
+/// those of lists, are read as they are now.
 ///
 /// # Errors
 ///
@@ -108,7 +108,8 @@ pub fn read_kept<T>(
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
-/// Looks for errors and warnings in a file and those that it includes, with these texts in place of their content.
+/// Looks for errors and warnings in a file and the files that it includes. The texts in `unsaved` replace the
+/// content of their files.
 pub fn look<T>(path: &Path, unsaved: Unsaved, decode: impl FnOnce(&Tree, &mut Problems) -> T) -> Findings {
     let mut problems = Problems::default();
     let tree = Tree::read_unsaved(path, unsaved, &mut problems);
@@ -118,7 +119,7 @@ pub fn look<T>(path: &Path, unsaved: Unsaved, decode: impl FnOnce(&Tree, &mut Pr
     Findings::new(tree, problems)
 }
 
-/// As [`read_text`]; also returns the texts of the files, for [`read_kept`].
+/// Like [`read_text`]; also returns the texts of the files, for [`read_kept`].
 ///
 /// # Errors
 ///
@@ -149,7 +150,7 @@ pub fn read_text<T>(
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
-/// A file in its JSON form. Each `include` stays as it is.
+/// The JSON form of a file. Each `include` is kept as a node.
 ///
 /// # Errors
 ///
@@ -163,8 +164,8 @@ pub fn json_form(path: &Path, text: String) -> Result<String, Box<RefusedConfigu
     }
 }
 
-/// The result of `decode` for the first node of this name at the outermost level, regardless of other errors; `None`
-/// without such a node.
+/// The result of `decode` for the first node with this name at the outermost level. Errors elsewhere do not
+/// matter. `None` if there is no such node.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! `list`.
+//! The key `list`.
 
 use foregate_module::settings::value::{ScalarKind, text_of_file};
 use foregate_rules::{List, ListError, Lists};
@@ -10,7 +10,7 @@ use crate::problem::{Place, Problem};
 use crate::schema::LIST;
 use crate::value::{self, Wrong, choose};
 
-/// Bytes of the file of a list.
+/// The most bytes of the file of a list.
 const LIST_FILE_LIMIT: usize = 64 << 20;
 
 /// Reads entries, one on each line.
@@ -27,8 +27,8 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
         let name = decoder.read(*item, 0, name);
         let list = entries_of(decoder, *item, files);
         let (Some(name), Some(list)) = (name.clone(), list) else {
-            // The error has been reported. The list stays defined, so that expressions that name it are no further errors. An unknown type is most
-            // often another word for texts.
+            // The error has been reported. The list is still defined, so that expressions that name it cause no further
+            // errors. If its type is unknown, texts are the most likely one.
             let kind = item.node.entries().find(|entry| entry.key() == Some("type"));
             let named = |kind: &str| TYPES.iter().find(|(name, _)| *name == kind).or(TYPES.last());
             let parse = kind.and_then(|kind| named(kind.text()));
@@ -48,7 +48,7 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
                 for problem in list.problems(*item, error) {
                     decoder.push(problem);
                 }
-                // The list exists, so expressions that name it are valid.
+                // Define the list all the same, so that expressions that name it cause no further errors.
                 if let Ok(empty) = (list.parse)("") {
                     lists.insert(&name, empty);
                 }
@@ -59,7 +59,7 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
     lists
 }
 
-/// A name as expressions write it after `$`.
+/// Reads the name of a list. Expressions write it after `$`.
 fn name(value: &value::Value<'_>) -> Result<String, Wrong> {
     let name = value::string(value)?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
@@ -69,19 +69,20 @@ fn name(value: &value::Value<'_>) -> Result<String, Wrong> {
     Ok(name.to_owned())
 }
 
-/// The entries of a list, before they are understood.
+/// The entries of a list, before they are parsed.
 struct Entries {
     parse: Parse,
-    /// One entry on each line: those of the configuration first.
+    /// The entries, one on each line. Those in the configuration come before those of the file.
     text: String,
-    /// Where the entries of the configuration stand.
+    /// The places of the entries in the configuration.
     places: Vec<Place>,
-    /// Where the name of the file stands, and its path.
+    /// The place at which the file is named, and its path.
     file: Option<(Place, String)>,
 }
 
 impl Entries {
-    /// The errors: at each wrong entry of the configuration, or at the first of the file.
+    /// The problems for an error: one for each wrong entry in the configuration, or one for the first wrong entry
+    /// of the file.
     fn problems(&self, item: Item<'_>, error: ListError) -> Vec<Problem> {
         let entries = self.text.lines().zip(1..).take(self.places.len());
         let wrong = |(entry, line)| (self.parse)(entry).err().map(|error| ListError { line, ..error });
@@ -89,7 +90,7 @@ impl Entries {
         if problems.is_empty() { Vec::from([self.problem(item, error)]) } else { problems }
     }
 
-    /// The error, at the entry or in its file.
+    /// The problem for an error, at the entry in the configuration, or with the line of the file.
     fn problem(&self, item: Item<'_>, ListError { line, message }: ListError) -> Problem {
         if let Some(place) = self.places.get(line.saturating_sub(1)) {
             return Problem::new(Some(*place), message);
@@ -129,13 +130,13 @@ fn entries_of(decoder: &mut Decoder<'_>, item: Item<'_>, files: &mut Files) -> O
     whole.then_some(list)
 }
 
-/// Adds the arguments of a node after the first `skip`; false when one is no entry.
+/// Adds the arguments of a node after the first `skip` ones. Returns false if one of them is not a valid entry.
 fn entries(decoder: &mut Decoder<'_>, item: Item<'_>, skip: usize, list: &mut Entries) -> bool {
     let before = list.places.len();
     let arguments: Vec<_> = item.node.entries().filter(|entry| entry.key().is_none()).collect();
     for (number, entry) in arguments.iter().enumerate().skip(skip) {
         let text = decoder.read(item, number, |value| {
-            // Numbers are entries as they are written.
+            // A number is an entry in the spelling of the file.
             let text = if value.kind == ScalarKind::Number { &value.text } else { value::string(value)? };
             if text.trim().is_empty() || text.contains(['\n', '\r', '#']) {
                 return Err(Wrong::new("an entry is not empty, and has neither `#` nor a line break"));

@@ -11,18 +11,18 @@ use super::{foreign, glob, json, kdl};
 /// The most files of one configuration.
 const FILES_LIMIT: usize = 10_000;
 
-/// How deep files may include each other.
+/// The most levels of files that include each other.
 const INCLUDE_DEPTH_LIMIT: usize = 16;
 
 /// The node that is replaced by the content of files.
 pub const INCLUDE: &str = "include";
 
-/// All files of a configuration, and which nodes stand for which of them.
+/// All files of a configuration, and the `include` nodes that stand for them.
 #[derive(Debug, Default)]
 pub struct Tree {
     files: Vec<File>,
     includes: HashMap<(u32, u32), Vec<u32>>,
-    /// For each file, the number of the first one in the same folder.
+    /// For each file, the number of the first file in the same folder.
     folders: Vec<u32>,
     folder_numbers: HashMap<PathBuf, u32>,
     unsaved: Unsaved,
@@ -31,10 +31,11 @@ pub struct Tree {
 /// The texts of files as an editor has them, by their canonical paths.
 pub type Unsaved = HashMap<PathBuf, String>;
 
-/// The texts that a configuration was read from, to read it again as it was then, whatever its files hold now.
+/// The texts from which a configuration was read. The same configuration can be read from them again, even if
+/// the files have changed.
 #[derive(Debug)]
 pub struct Texts {
-    /// In the order in which they were read.
+    /// The files with their texts, in the order in which they were read.
     files: Vec<(PathBuf, String)>,
     includes: HashMap<(u32, u32), Vec<u32>>,
 }
@@ -49,9 +50,9 @@ impl Texts {
 /// One file.
 #[derive(Debug)]
 pub(crate) struct File {
-    /// The path as it was asked for, for messages.
+    /// The path as it was given, for messages.
     pub path: PathBuf,
-    /// Its content.
+    /// The tree of the file.
     pub document: Document,
 }
 
@@ -61,7 +62,7 @@ impl Tree {
         Self::read_unsaved(path, Unsaved::new(), problems)
     }
 
-    /// As [`Self::read`], with these texts in place of the content of their files.
+    /// Like [`Self::read`], but the texts in `unsaved` replace the content of their files.
     pub fn read_unsaved(path: &Path, unsaved: Unsaved, problems: &mut Problems) -> Self {
         let mut tree = Self { unsaved, ..Self::default() };
         if let Err(error) = tree.read_file(path, &mut Vec::new(), problems) {
@@ -70,7 +71,7 @@ impl Tree {
         tree
     }
 
-    /// Reports first that the file seems to be for another program.
+    /// Reports, before all other problems, if the file seems to be for another program.
     pub(crate) fn name_other_program(&self, problems: &mut Problems) {
         if let Some(file) = self.files.first()
             && let Some(other) = foreign::program_of(&file.path, file.document.source())
@@ -80,18 +81,18 @@ impl Tree {
         }
     }
 
-    /// Reads `text` as if it stood in a file of this name.
+    /// Reads `text` as if it were the content of the file `path`.
     pub fn read_text(path: &Path, text: String, problems: &mut Problems) -> Self {
         let mut tree = Self::default();
         tree.add(path, text, &mut Vec::new(), problems);
         tree
     }
 
-    /// Reads texts that were kept, and looks at no file.
+    /// Reads kept texts, without looking at their files.
     pub fn read_kept(texts: &Texts, problems: &mut Problems) -> Self {
         let mut tree = Self::default();
         for (path, text) in &texts.files {
-            // The numbers are the same again, so that included files keep their places.
+            // Every text gets a number, even after an error: the numbers in `includes` must stay valid.
             tree.add_file(path, text.clone(), problems);
         }
         tree.includes.clone_from(&texts.includes);
@@ -127,24 +128,24 @@ impl Tree {
         self.files.get(number as usize)
     }
 
-    /// The folder that relative paths of a file start from.
+    /// The folder from which relative paths in a file start.
     pub fn base(&self, file: u32) -> Option<&Path> {
         self.file(file)?.path.parent()
     }
 
-    /// A number that tells the folder of an item's file from other folders.
+    /// A number for the folder of an item's file. It is the same for all files of one folder.
     pub fn folder(&self, item: Item<'_>) -> u32 {
         self.folders.get(item.file as usize).copied().unwrap_or_default()
     }
 
-    /// A place for people: `FILE:LINE:COLUMN`.
+    /// A place as text: `FILE:LINE:COLUMN`.
     pub(crate) fn line_of(&self, place: Place) -> Option<String> {
         let file = self.file(place.file)?;
         let (line, column) = line_and_column(file.document.source(), place.span.start as usize);
         Some(format!("{}:{line}:{column}", file.path.display()))
     }
 
-    /// How a range of a file is written.
+    /// The source text of a range of a file.
     pub fn source_at(&self, file: u32, start: u32, length: u32) -> &str {
         let source = self.file(file).map_or("", |file| file.document.source());
         source.get(start as usize..start as usize + length as usize).unwrap_or_default()
@@ -180,7 +181,7 @@ impl Tree {
         stack: &mut Vec<PathBuf>,
         problems: &mut Problems,
     ) -> std::io::Result<Option<u32>> {
-        // The first file may be a pipe from a shell, with a name that leads to no file.
+        // The first file may be a pipe from a shell, whose name cannot be resolved.
         let same = match path.canonicalize() {
             Err(_) if stack.is_empty() => path.to_owned(),
             found => found?,
@@ -196,7 +197,7 @@ impl Tree {
         if self.files.len() >= FILES_LIMIT {
             return Err(std::io::Error::other(format!("there are more than {FILES_LIMIT} files")));
         }
-        // An included file must not block.
+        // Reading an included file must not block, as a pipe would.
         if !stack.is_empty() && !same.is_file() {
             return Err(std::io::Error::other("it is not a file"));
         }
@@ -227,7 +228,7 @@ impl Tree {
         Some(number)
     }
 
-    /// Reads the syntax of a file; `None` if it has a mistake.
+    /// Parses a file and adds it. `None` if its syntax has a mistake.
     fn add_file(&mut self, path: &Path, text: String, problems: &mut Problems) -> Option<u32> {
         let is_json = path.extension().is_some_and(|extension| extension == "json");
         let (document, error) = match if is_json { json::read(text) } else { kdl::read(text) } {
@@ -311,7 +312,7 @@ fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file; for one that is not UTF-8, the error and a text to show its place in.
+/// The text of a file. If it is not UTF-8: the error, and a text in which the place of the error can be shown.
 fn as_text(bytes: Vec<u8>) -> Result<String, (SyntaxError, String)> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         let error = SyntaxError::new(Span::new(0, 0), "the file is UTF-16");
@@ -319,14 +320,14 @@ fn as_text(bytes: Vec<u8>) -> Result<String, (SyntaxError, String)> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        // The position has a replacement character.
+        // In the lossy text below, a replacement character stands at this position.
         let span = Span::new(at, at + char::REPLACEMENT_CHARACTER.len_utf8());
         let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
         (SyntaxError::new(span, "this is not UTF-8").help("save the file as UTF-8"), text)
     })
 }
 
-/// The arguments of an `include` node; anything else there is a problem.
+/// The arguments of an `include` node. Anything else in the node is reported as a problem.
 fn include_arguments<'d>(file: u32, node: NodeRef<'d>, problems: &mut Problems) -> Vec<EntryRef<'d>> {
     use super::document::ScalarKind;
     let wrong = |span: Span, message: &str| {
@@ -348,7 +349,7 @@ fn include_arguments<'d>(file: u32, node: NodeRef<'d>, problems: &mut Problems) 
     arguments
 }
 
-/// A node, and the file that it stands in.
+/// A node, and the file that contains it.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'t> {
     tree: &'t Tree,
@@ -358,36 +359,36 @@ pub struct Item<'t> {
 }
 
 impl<'t> Item<'t> {
-    /// The place of its name.
+    /// The place of the node's name.
     pub fn place(self) -> Place {
         self.place_of(self.node.span())
     }
 
-    /// The place for people: `FILE:LINE:COLUMN`.
+    /// The place as text: `FILE:LINE:COLUMN`.
     pub fn line(self) -> String {
         let file = &self.tree.files[self.file as usize];
         let (line, column) = line_and_column(file.document.source(), self.node.span().start as usize);
         format!("{}:{line}:{column}", file.path.display())
     }
 
-    /// The place of a part of it.
+    /// The place of a part of the node.
     pub fn place_of(self, span: Span) -> Place {
         Place { file: self.file, span }
     }
 
-    /// The source text of a part of it.
+    /// The source text of a part of the node.
     pub fn source_of(self, span: Span) -> &'t str {
         let source = self.tree.files[self.file as usize].document.source();
         source.get(span.start as usize..span.end()).unwrap_or_default()
     }
 
-    /// The source text of a part of the file.
+    /// The source text of the file after a part of the node.
     pub(crate) fn source_behind(self, span: Span) -> &'t str {
         let source = self.tree.files[self.file as usize].document.source();
         source.get(span.end()..).unwrap_or_default()
     }
 
-    /// The nodes of its block, with included nodes instead of each `include`.
+    /// The nodes of the node's block, with included nodes in place of each `include`.
     pub fn children(self) -> Vec<Item<'t>> {
         let mut items = Vec::new();
         self.tree.level(self.file, self.node.children(), &mut items);

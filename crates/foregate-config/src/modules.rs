@@ -1,5 +1,5 @@
-//! The keys of modules: inherited from the file to its sites and routes, read once for equal nodes, and
-//! combined to plans that routes share.
+//! The keys of modules. Sites and routes inherit them from the blocks around; equal nodes are read once, and
+//! routes with equal settings share a plan.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +33,8 @@ pub trait Upstreams {
     /// There is none, or the host has no upstreams.
     fn find(&self, name: &str) -> Result<UpstreamId, Wrong>;
 
-    /// Like `find`, for a key with steps that choose an upstream by it, to which a host may add conditions. Default: none.
+    /// Like [`find`](Self::find), for a key whose steps choose the upstream of a request. A host may require more
+    /// of such an upstream. By default, it does not.
     ///
     /// # Errors
     ///
@@ -50,37 +51,38 @@ pub struct Modules<'t> {
     upstreams: &'t dyn Upstreams,
     expressions: Compiler,
     files: Files,
-    /// Log files that were asked for.
+    /// The log files that settings name, each with the first place.
     logs: Vec<(PathBuf, Place)>,
     keys: Vec<ModuleKey>,
-    /// By the content of the nodes; the value is an index of `settings`.
+    /// The index in `settings` for the nodes of a key, by their content.
     known: Map<KeyNodes, u32>,
     settings: Vec<Configured>,
     /// For settings, by their index: the place of the first node.
     places: Vec<Option<Place>>,
-    /// Combinations for which there is no plan.
+    /// Problems of combinations of settings that cannot work.
     impossible: Vec<Problem>,
-    /// By the settings of each key and whether an upstream is asked.
+    /// The plans, by the settings of all keys and by whether an upstream is asked.
     plans: Map<(Vec<u32>, bool), Arc<Plan>>,
-    /// For settings, by their index: the values that their expressions read, each with the place of the node that does.
+    /// By the index of settings: the values that their expressions read, each with the place of the node that reads
+    /// it.
     reads: Map<u32, Vec<(u16, Place)>>,
-    /// For such a place and value: true if a step of some route writes the value there. Nodes of outer blocks count on the
-    /// routes within.
+    /// By the place of a node (file and offset) and a value that it reads: the place, and true if a step writes the
+    /// value on some route with this node. A node in an outer block belongs to all routes within.
     written: BTreeMap<(u32, u32, &'static str), (Place, bool)>,
 }
 
-/// A key, and facts about its steps.
+/// A key of a module, with properties of its steps.
 struct ModuleKey {
     key: &'static settings::Key,
-    /// A step that reads the value.
+    /// The number of the step that reads the settings of the key.
     step: usize,
-    /// The first phase in which a step of it runs.
+    /// The first phase in which a step of the key runs.
     phase: PhaseId,
-    /// Set if a step of it chooses an upstream.
+    /// Set if a step of the key chooses an upstream.
     chooses: bool,
 }
 
-/// All nodes of a key that count at one place, the outermost first.
+/// All nodes of a key that apply at one place, the outermost first.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 struct KeyNodes {
     key: usize,
@@ -97,9 +99,9 @@ pub struct Scope(Rc<ModuleMistakes>);
 
 #[derive(Default)]
 struct ModuleMistakes {
-    /// In the order of the keys' numbers.
+    /// The keys with their settings, in the order of their numbers.
     entries: Vec<ScopeEntry>,
-    /// For a route that asks an upstream, and for one that does not.
+    /// The plan for a route that asks no upstream, and the plan for a route that does.
     plans: [OnceCell<Arc<Plan>>; 2],
 }
 
@@ -107,14 +109,15 @@ struct ModuleMistakes {
 #[derive(Clone)]
 struct ScopeEntry {
     key: usize,
-    /// The nodes so far, for a key that may occur several times.
+    /// The nodes of this scope and of the scopes around it, for a key that may occur several times.
     said: Option<Rc<KeyNodes>>,
-    /// An index of [`Modules::settings`]; `None` where a problem was found.
+    /// The index in [`Modules::settings`]. `None` after an error.
     settings: Option<u32>,
 }
 
 impl<'t> Modules<'t> {
-    /// For one tree. `expressions` knows its lists; `files` are those that were read for them.
+    /// Creates the state for one tree. `expressions` knows the lists of the tree, and `files` holds the files that
+    /// were read for these lists.
     pub fn new(
         tree: &'t Tree,
         pipeline: &'t Pipeline,
@@ -147,7 +150,7 @@ impl<'t> Modules<'t> {
         }
     }
 
-    /// The files that were read, and the log files that were asked for, with the first place of each.
+    /// The files that were read, and the log files that settings name, each with the first place.
     pub fn into_files(self) -> (Files, Vec<(PathBuf, Place)>) {
         (self.files, self.logs)
     }
@@ -162,19 +165,20 @@ impl<'t> Modules<'t> {
         self.expressions.unused_lists().collect()
     }
 
-    /// Values that expressions read and that no step writes on any route of these expressions, each with the place of the first
-    /// node that reads it.
+    /// The values that an expression reads although no step writes them on any route with the expression, each with
+    /// the place of the node that reads it.
     pub fn unwritten(&self) -> Vec<(Place, &'static str)> {
         let unwritten = self.written.iter().filter(|(_, (_, written))| !written);
         unwritten.map(|((_, _, name), (place, _))| (*place, *name)).collect()
     }
 
-    /// The name of a value. Those that are one field have one name.
+    /// The name of a value in expressions. Values that belong to one field have the same name.
     fn value(&self, number: u16) -> &'static str {
         self.pipeline.values().get(usize::from(number)).map_or("", |value| field_of(value.name))
     }
 
-    /// Compiles the arguments of a node of the host's own as conditions of a phase. Errors in them are reported.
+    /// Compiles the arguments of a node with a key of the host as conditions of a phase, and reports errors in
+    /// them.
     pub fn conditions(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -184,7 +188,7 @@ impl<'t> Modules<'t> {
         self.compile(decoder, (item, key), |context, argument| context.condition(argument, phase))
     }
 
-    /// Compiles the arguments as [`Self::conditions`] does, but as expressions of any type.
+    /// Like [`Self::conditions`], but compiles the arguments as expressions of any type.
     pub fn expressions(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -201,7 +205,7 @@ impl<'t> Modules<'t> {
         })
     }
 
-    /// A value after a name, at a node of the host's own.
+    /// Reads a name and compiles the expression after it, for a node with a key of the host.
     pub fn named_expression(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -246,7 +250,7 @@ impl<'t> Modules<'t> {
         compiled.into_iter().filter_map(told).collect()
     }
 
-    /// Records the values that settings read.
+    /// Records which of the values that settings read are written by a step of the plan.
     fn note_reads(&mut self, numbers: &[u32], plan: &Plan) {
         for (value, place) in numbers.iter().filter_map(|number| self.reads.get(number)).flatten() {
             let name = self.value(*value);
@@ -261,7 +265,7 @@ impl<'t> Modules<'t> {
         }
     }
 
-    /// Records a step that takes a value which is not there.
+    /// Records the problem of a plan in which a step takes a value that no other step emits.
     fn note_untakable(&mut self, numbers: &[u32], plan: &Plan) {
         let Some(wrong) = plan.untakable(self.pipeline) else { return };
         let is_of_step = |number: &&u32| {
@@ -277,12 +281,12 @@ impl<'t> Modules<'t> {
         }
     }
 
-    /// Refuses plans that cannot be run.
+    /// Reports the problems of plans that cannot work.
     pub fn refuse_impossible(&mut self, decoder: &mut Decoder<'_>) {
         self.impossible.drain(..).for_each(|problem| decoder.push(problem));
     }
 
-    /// The keys in `nodes`, completed by those in `outer`.
+    /// The keys of `nodes`, and the keys that are inherited from `outer`.
     pub fn scope(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -295,7 +299,7 @@ impl<'t> Modules<'t> {
             return outer.clone();
         }
         let mut entries = outer.map(|outer| outer.0.entries.clone()).unwrap_or_default();
-        // Keys that are turned off are removed first, in any order of nodes.
+        // Remove the keys that are turned off first, so that the order of nodes does not matter.
         entries.retain(|entry| !nodes.iter().any(|(key, item)| *key == entry.key && turns_off(*item)));
         let mut keys: Vec<usize> = nodes.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
@@ -320,7 +324,7 @@ impl<'t> Modules<'t> {
         Scope(Rc::new(ModuleMistakes { entries, plans: Default::default() }))
     }
 
-    /// One key at one place; `outer` is the inherited one.
+    /// Reads one key at one place. `outer` is the inherited entry of the key.
     fn entry(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -333,7 +337,7 @@ impl<'t> Modules<'t> {
         if many && let Some(outer) = outer {
             match outer.said {
                 Some(outer) if outer.key == key => said = (*outer).clone(),
-                // The inherited key has an error, which has been reported.
+                // The inherited nodes of the key have an error, which has been reported.
                 _ => return outer,
             }
         }
@@ -345,7 +349,7 @@ impl<'t> Modules<'t> {
         ScopeEntry { key, said, settings }
     }
 
-    /// Adds nodes to a key; `None` after an error.
+    /// Adds the nodes `items` to those of a key. `None` after an error.
     fn add(&self, decoder: &mut Decoder<'_>, said: &mut KeyNodes, items: &[Item<'_>]) -> Option<()> {
         let key = self.keys[said.key].key;
         let mut whole = Some(());
@@ -373,7 +377,8 @@ impl<'t> Modules<'t> {
         whole
     }
 
-    /// The settings for a key, read once; `None` after an error.
+    /// Reads the settings of a key, unless equal nodes were read before. The result is their index, or `None` after
+    /// an error.
     fn decode(&mut self, decoder: &mut Decoder<'_>, said: &KeyNodes) -> Option<u32> {
         if let Some(known) = self.known.get(said) {
             return Some(*known);
@@ -389,11 +394,11 @@ impl<'t> Modules<'t> {
             logs: &mut self.logs,
             warnings: Vec::new(),
         };
-        // Expressions that were compiled earlier belong to other settings.
+        // Drop the values that earlier expressions have read: they belong to other settings.
         self.expressions.take_read();
         let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
         let entry = &self.pipeline.entries()[step];
-        // If this fails, a reload keeps the old configuration.
+        // A module that panics must not end the process: a reload then keeps the old configuration.
         let settings = catch_unwind(AssertUnwindSafe(|| entry.decode(&said.nodes, &mut context)))
             .unwrap_or_else(|_| Err(panicked(&said.nodes, entry.decl().name)));
         context.warnings.drain(..).for_each(|warning| decoder.warn(warning));
@@ -429,7 +434,7 @@ impl<'t> Modules<'t> {
         Some(number)
     }
 
-    /// A condition at a key of the host; `None` where a problem was found. `name` is its property.
+    /// Compiles the condition in the property `name` of a key of the host. `None` after an error.
     pub fn condition(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -453,16 +458,16 @@ impl<'t> Modules<'t> {
         compiled.map_err(tell).ok()
     }
 
-    /// A condition that the host has made.
+    /// Compiles a condition whose text the host has made.
     ///
     /// # Errors
     ///
-    /// It does not compile, such as for its length.
+    /// The text does not compile, for example because it is too long.
     pub fn made_condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, String> {
         self.expressions.condition(text, phase).map_err(|mistake| mistake.to_string())
     }
 
-    /// The plan of a route that asks an upstream, or does not.
+    /// The plan of a route. `proxied` is true if the route asks an upstream.
     pub fn plan(&mut self, scope: &Scope, proxied: bool) -> Arc<Plan> {
         let known = &scope.0.plans[usize::from(proxied)];
         if let Some(plan) = known.get() {
@@ -494,7 +499,7 @@ fn panicked(nodes: &[Node], step: &str) -> settings::Problem {
         .help("this is a mistake of the module, whatever is written here; its own message tells where")
 }
 
-/// The name under which expressions know a value: its own, or the name of a map that it belongs to.
+/// The name of a value in expressions: its own, or that of the map to which it belongs.
 fn field_of(value: &'static str) -> &'static str {
     if VARIABLES.contains(&value) { VARIABLES[0] } else { value }
 }
@@ -516,7 +521,7 @@ fn is_choice(output: &Slot) -> bool {
     !output.is_kept() && output.name == ChooseUpstream::SLOT.name
 }
 
-/// The expression for a cookie that is named in short: `http.cookie.lang`.
+/// The expression for the short form of a cookie: `http.cookie.lang`.
 fn of_cookie(text: &str) -> Option<String> {
     let name = text.strip_prefix("http.cookie.")?;
     let is_name =
@@ -524,7 +529,7 @@ fn of_cookie(text: &str) -> Option<String> {
     is_name.then(|| format!("http.request.cookies[\"{name}\"][0]"))
 }
 
-/// A node of this name with one property, for messages about it.
+/// A node with this name and one property, for messages about the property.
 fn holding(name: &str, prop: &str, value: &Argument) -> Node {
     Node::new(name, settings::Place::default()).with_prop(prop, value.clone())
 }

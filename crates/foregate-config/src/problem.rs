@@ -21,7 +21,7 @@ pub struct Place {
     pub span: Span,
 }
 
-/// One thing that is wrong.
+/// One error or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The place; `None` if there is no single place.
@@ -30,7 +30,7 @@ pub struct Problem {
     pub message: String,
     /// How to fix the problem.
     pub help: Option<String>,
-    /// Another place that plays a part, and which.
+    /// A second place that belongs to the problem, and its role.
     pub also: Option<(Place, &'static str)>,
 }
 
@@ -56,17 +56,17 @@ impl Problem {
 pub struct Problems {
     kept: Vec<Problem>,
     more: usize,
-    /// Not all of the files has been looked at, as there were too many before.
+    /// `true` if a part of the files was not checked, because there were too many errors already.
     stopped: bool,
-    /// How many say that a file is missing.
+    /// The number of errors that say that a file is missing.
     missing: usize,
     warnings: Vec<Problem>,
-    /// The references to the environment and to files that values have been read from: no text shows their values.
+    /// The references to the environment and to files whose values were used. No text shows these values.
     references: References,
 }
 
 impl Problems {
-    /// From here on, texts show this reference instead of its value.
+    /// Hides a value: texts of later problems show this reference in its place.
     pub(crate) fn hide(&mut self, reference: &str, value: &str) {
         self.references.add(reference, value);
     }
@@ -77,7 +77,7 @@ impl Problems {
         Problem { place, message: shown(message), help: help.map(shown), also }
     }
 
-    /// Adds one.
+    /// Adds an error.
     pub fn push(&mut self, problem: Problem) {
         if self.kept.len() < PROBLEMS_LIMIT {
             let problem = self.without_values(problem);
@@ -92,23 +92,24 @@ impl Problems {
         self.kept.insert(0, problem);
     }
 
-    /// Adds one that says that a file cannot be included.
+    /// Adds an error that says that a file cannot be included.
     pub(crate) fn push_missing(&mut self, problem: Problem) {
         self.push(problem);
         self.missing += 1;
     }
 
-    /// Returns true if files are missing: names that they would define are unknown, which is not reported.
+    /// Returns true if included files are missing. Names that they would define are unknown then, so unknown names
+    /// are not reported.
     pub fn miss_files(&self) -> bool {
         self.missing > 0
     }
 
-    /// Returns true if only files are missing, so that the rest can be understood.
+    /// Returns true if missing files are the only errors, so that the rest of the configuration can be checked.
     pub(crate) fn are_of_missing_files(&self) -> bool {
         self.count() == self.missing
     }
 
-    /// Adds a warning: a valid part that has no effect, or another one than it seems.
+    /// Adds a warning about a valid part of the configuration that has no effect, or another effect than it seems.
     pub fn warn(&mut self, warning: Problem) {
         if self.warnings.len() < PROBLEMS_LIMIT {
             let warning = self.without_values(warning);
@@ -116,7 +117,7 @@ impl Problems {
         }
     }
 
-    /// Tells the log of the warnings, in the order of the files.
+    /// Logs the warnings, in the order of the files.
     pub(crate) fn tell_warnings(&self, tree: &Tree) {
         for warning in in_order(&self.warnings) {
             let (message, help) = (&warning.message, warning.help.as_deref());
@@ -127,7 +128,7 @@ impl Problems {
         }
     }
 
-    /// How many there are.
+    /// The number of errors, including those that are not kept.
     pub fn count(&self) -> usize {
         self.kept.len() + self.more
     }
@@ -142,12 +143,12 @@ impl Problems {
         self.kept.len() >= PROBLEMS_LIMIT
     }
 
-    /// Records that no more is looked for.
+    /// Records that the rest of the files is not checked.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// The line about errors that are not kept.
+    /// The line about the errors that are not shown.
     fn rest(&self) -> Option<String> {
         match (self.more, self.stopped) {
             (_, true) => Some(format!("these are the first {PROBLEMS_LIMIT}, and no more were looked for")),
@@ -163,7 +164,7 @@ fn in_order(problems: &[Problem]) -> Vec<&Problem> {
     problems
 }
 
-/// The warnings about a configuration that was taken.
+/// The warnings about a configuration that was accepted.
 #[derive(Debug)]
 pub struct Warnings {
     tree: Tree,
@@ -193,7 +194,7 @@ impl Warnings {
     }
 }
 
-/// The errors and warnings in a configuration, whether it was refused or not.
+/// The errors and warnings in a configuration. There may be none.
 #[derive(Debug)]
 pub struct Findings {
     tree: Tree,
@@ -228,10 +229,10 @@ pub struct RefusedConfiguration {
     problems: Problems,
 }
 
-/// A problem for machines.
+/// A problem in the form for JSON output.
 #[derive(Debug, Serialize)]
 pub struct ProblemReport<'r> {
-    /// The file, if it is in one.
+    /// The path of the file, if the problem has a place.
     pub file: Option<String>,
     /// From 1.
     pub line: Option<usize>,
@@ -241,7 +242,7 @@ pub struct ProblemReport<'r> {
     pub length: Option<u32>,
     /// The error.
     pub message: &'r str,
-    /// Another place that plays a part.
+    /// A second place that belongs to the problem, with its role.
     pub note: Option<String>,
     /// How to fix the problem.
     pub help: Option<&'r str>,
@@ -277,12 +278,13 @@ impl RefusedConfiguration {
         in_order(&self.problems.kept).into_iter().map(|problem| show(&self.tree, problem)).collect()
     }
 
-    /// The number of problems, those that are not shown included.
+    /// The number of problems, including those that are not shown.
     pub fn count(&self) -> usize {
         self.problems.kept.len() + self.problems.more
     }
 
-    /// One line a problem, further ones for its note and help: `FILE:LINE:COLUMN: error: MESSAGE`.
+    /// The problems as plain text: one line for each, `FILE:LINE:COLUMN: error: MESSAGE`, and further lines for its
+    /// note and help.
     pub fn plain(&self) -> String {
         let mut text = String::new();
         self.shown().iter().for_each(|shown| shown.write(&mut text, "error"));
@@ -297,7 +299,7 @@ impl RefusedConfiguration {
         !self.problems.stopped
     }
 
-    /// With the lines of the file, for people at a terminal, in colours or without.
+    /// The problems with the lines of the file, for a terminal, with or without colours.
     pub fn graphical(&self, width: usize, colours: bool) -> String {
         let theme = if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
         let handler = GraphicalReportHandler::new_themed(theme).with_width(width);

@@ -1,21 +1,26 @@
-//! Values of `${env:NAME}` and `${file:PATH}`, which messages never show: the reference appears in their place.
+//! Hides the values of `${env:NAME}` and `${file:PATH}` in messages: the reference appears in place of its
+//! value.
 //!
-//! Every expanded value is recorded here before it is used, and every error passes through here before it is kept. So a
-//! message may be built from the value, or from a part of it, without showing it.
+//! Every expanded value is recorded here before it is used, and every error passes through here before it is
+//! kept. So code may build a message from the value, or from a part of it, without showing it.
 //!
-//! Hidden are the value, also in a URL or in quotes, and parts of it that ordinary text does not contain by chance. A word of
-//! letters is never hidden, regardless of its place in the value.
+//! This hides the whole value, also in the forms that it has in a URL or in quotes, and the parts of it that
+//! ordinary text does not contain by chance. A part that is a word of letters is never hidden, wherever it
+//! stands in the value.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Values of fewer bytes stand in words by chance, and are only found as a word of their own.
+/// A value of fewer bytes than this may stand within other words by chance. It is only hidden if it stands
+/// alone.
 const SHORT: usize = 4;
-/// The length from which a word of letters is no coincidence in a message, and a part of a value is hidden regardless of its surroundings.
+/// From this length on, an occurrence in a message is no coincidence: a value that is a word of letters is
+/// hidden, and a part of a value is hidden regardless of its surroundings.
 const LONG: usize = 8;
-/// Bytes of a value's part that is found in a message, by the length of the value: a long one has many of the short parts.
+/// The shortest part of a value that is searched in messages, by the length of the value, both in bytes. A long
+/// value has so many short parts that they occur in ordinary text.
 const PARTS: [(usize, usize); 3] = [(16, 4), (1024, 6), (usize::MAX, 12)];
-/// Parts of values that are kept, bytes: beyond, messages show no text at all that is not fixed.
+/// The most bytes of values whose parts are kept. If there are more, messages show a fixed text only.
 const KEPT: usize = 1024 * 1024;
 
 #[derive(Debug, Default)]
@@ -27,15 +32,15 @@ pub(crate) struct References {
 
 #[derive(Debug)]
 struct Reference {
-    /// As it stands in the file.
+    /// The reference as it stands in the file.
     text: String,
-    /// The value as it is.
+    /// The value in its own spelling.
     value: String,
-    /// The value in small letters.
+    /// The value in lower case.
     lower: String,
-    /// The value as it stands in a URL, and within quotes, in small letters, where that is something else.
+    /// The forms of the value in a URL and within quotes, in lower case, if they differ from the value.
     encoded: Vec<String>,
-    /// All parts of this length in small letters.
+    /// All parts of the value that have `length` bytes, in lower case.
     parts: HashSet<Box<[u8]>>,
     length: usize,
 }
@@ -45,7 +50,7 @@ impl References {
     pub fn add(&mut self, reference: &str, value: &str) {
         let value = value.trim();
         let lower = value.to_ascii_lowercase();
-        // The same name may mean another file in another folder.
+        // A known reference with another value is added, too: a relative path means another file in another folder.
         if value.is_empty() || !self.known.insert((reference.to_owned(), value.to_owned())) {
             return;
         }
@@ -68,7 +73,7 @@ impl References {
         });
     }
 
-    /// A text with references in place of their values, and of parts of these.
+    /// Replaces values, and parts of values, in a text by their references.
     pub fn in_place_of_values(&self, mut text: String) -> String {
         if self.kept > KEPT {
             return "there is something wrong with this value; it is not shown, as the file refers to too much".to_owned();
@@ -83,7 +88,7 @@ impl References {
 }
 
 impl Reference {
-    /// The bytes of a text that belong to the value; `None` for none.
+    /// Marks the bytes of a text that belong to the value. `None` if there are none.
     fn covered(&self, text: &str) -> Option<Vec<bool>> {
         let lower = text.to_ascii_lowercase();
         let mut covered = vec![false; lower.len()];
@@ -105,8 +110,8 @@ impl Reference {
         covered.contains(&true).then_some(covered)
     }
 
-    /// Returns true if an occurrence of the value, in any case, is no coincidence: short values and words
-    /// of letters count only as whole words, and words only in their own case.
+    /// Returns true if an occurrence of the value, in upper or lower case, is no coincidence. Short values and
+    /// short words of letters only count if they stand alone, and words only if upper and lower case match as well.
     fn is_meant(&self, text: &str, part: &Range<usize>) -> bool {
         let is_word = is_letters(&self.lower);
         if self.lower.len() >= LONG || self.lower.len() >= SHORT && !is_word {
@@ -115,7 +120,7 @@ impl Reference {
         stands_alone(text, part) && (!is_word || text.get(part.clone()) == Some(&self.value))
     }
 
-    /// Where a text has parts of the value in a row.
+    /// The ranges of a text that consist of parts of the value.
     fn parts_in(&self, lower: &[u8]) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         if self.parts.is_empty() {
@@ -132,10 +137,11 @@ impl Reference {
         found
     }
 
-    /// Returns true if a part reveals something of the value: words of letters do not; other text does if it is half of the
-    /// value, or long, or a whole word both here and there.
+    /// Returns true if a range of a text reveals a part of the value. Words of letters reveal nothing. Other text
+    /// does if it is half of the value, or if it has a digit and is long, or stands alone both in the text and in
+    /// the value.
     fn is_part(&self, lower: &str, part: &Range<usize>) -> bool {
-        // A part that begins or ends within a letter of several bytes counts as revealing.
+        // A range that begins or ends within a letter of several bytes counts as revealing.
         let Some(run) = lower.get(part.clone()) else { return true };
         let core = run.trim_matches(|letter: char| !letter.is_alphanumeric());
         if core.is_empty() || is_letters(core) {
@@ -168,7 +174,7 @@ fn stands_alone(text: &str, part: &Range<usize>) -> bool {
     !is_word(before) && !is_word(behind)
 }
 
-/// A text as it stands in a URL, in small letters.
+/// The form of a text in a URL, in lower case.
 fn in_url(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -180,7 +186,7 @@ fn in_url(text: &str) -> String {
     out
 }
 
-/// A text with something in place of each run of hidden bytes.
+/// Replaces each run of hidden bytes in a text by `with`.
 fn replace(text: &str, hidden: &[bool], with: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut was_hidden = false;

@@ -8,15 +8,15 @@ use super::document::{Span, SyntaxError};
 /// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
-    /// Spaces and tabs, as many as there are.
+    /// A run of spaces and tabs.
     Space,
     /// One line break.
     Newline,
     /// `//` up to the line break.
     LineComment,
-    /// `/* */`, which nests.
+    /// `/* */`. Block comments may be nested.
     BlockComment,
-    /// `\` outside of strings: the line goes on.
+    /// `\` outside of strings: the node goes on in the next line.
     LineContinuation,
     /// `/-`: the next element does not count.
     Slashdash,
@@ -30,21 +30,21 @@ pub(super) enum Token {
     Equals,
     /// A bare word.
     Word,
-    /// `"..."`; whether it holds an escape.
+    /// `"..."`.
     Quoted {
-        /// Set if it contains a backslash.
+        /// Set if the text contains a backslash.
         escapes: bool,
     },
     /// `"""..."""`.
     MultiLine,
     /// `#"..."#`.
     Raw {
-        /// How many `#` are on either side.
+        /// The number of `#` on either side.
         hashes: u32,
     },
     /// `#"""..."""#`.
     RawMultiLine {
-        /// How many `#` are on either side.
+        /// The number of `#` on either side.
         hashes: u32,
     },
     /// A number.
@@ -95,7 +95,7 @@ impl<'s> Scanner<'s> {
         self.source
     }
 
-    /// The next token and where it is.
+    /// The next token and its place.
     pub(super) fn next(&mut self) -> Result<(Token, Span), SyntaxError> {
         let start = self.at;
         let token = self.token()?;
@@ -137,7 +137,7 @@ impl<'s> Scanner<'s> {
         &self.source[self.at..]
     }
 
-    /// A value that begins right after a closing quote: mostly a `"` within the text, which has ended it.
+    /// Refuses a value right after a closing quote. Most often, a `"` within a text has ended the text too early.
     fn check_quote_before(&self) -> Result<(), SyntaxError> {
         if !self.source[..self.at].ends_with('"') {
             return Ok(());
@@ -154,7 +154,7 @@ impl<'s> Scanner<'s> {
             return Err(SyntaxError::new(span, "a comma separates nothing here")
                 .help("write a space between values, and `;` or a line break between nodes"));
         }
-        // The value ends at the quote that begins another text, at the latest.
+        // The error marks the value up to the next quote at the latest.
         let len = rest.find(|c| may_follow(c) || c == '"').map_or(rest.len(), |len| len.max(1));
         let message =
             "the text before this has ended: a space is missing, or a `\"` within the text ended it";
@@ -394,8 +394,8 @@ impl<'s> Scanner<'s> {
     }
 }
 
-/// Refuses bare words that are valid in KDL and always a mistake: words with quotes of another kind, and URLs, of which
-/// KDL reads the part after `//` as a comment.
+/// Refuses bare words that are valid in KDL but always a mistake: words in other quotes, and URLs without
+/// quotes, in which KDL takes `//` for the start of a comment.
 fn check_word(word: &str, start: usize, rest: &str) -> Result<(), SyntaxError> {
     let span = Span::new(start, start + word.len());
     if word.starts_with('\'') {
@@ -414,7 +414,7 @@ fn unclosed(start: usize) -> SyntaxError {
     SyntaxError::new(Span::new(start, start + 1), "this text has no end: the closing quote is missing")
 }
 
-/// The next place where a comment may start or end.
+/// The next position at which a block comment may start or end.
 fn memchr_two(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| matches!(pair, b"/*" | b"*/"))
 }
@@ -442,7 +442,7 @@ fn is_number(text: &str) -> bool {
         && exponent.is_none_or(|text| digits(text.strip_prefix(['+', '-']).unwrap_or(text), 10))
 }
 
-/// A character that ends no line and separates.
+/// Returns true for white space that does not end a line.
 pub(super) fn is_space(c: char) -> bool {
     matches!(
         c,
@@ -450,7 +450,7 @@ pub(super) fn is_space(c: char) -> bool {
     )
 }
 
-/// A character that ends a line; CR and LF together are one line break.
+/// Returns true for a character that ends a line. CR and LF together are one line break.
 pub(super) fn is_newline(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{b}' | '\u{c}' | '\u{2028}' | '\u{2029}')
 }

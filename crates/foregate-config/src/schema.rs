@@ -23,7 +23,7 @@ pub const INCLUDE_KEY: Key = Key::one("include", "PATH...", "include \"sites/*.k
     .args(1, ANY)
     .many();
 
-/// Properties of every module key that may occur only once.
+/// The properties of every key of a module that may occur only once.
 pub static GENERIC: &[Prop] = &[
     Prop {
         name: "when",
@@ -44,7 +44,8 @@ pub static GENERIC: &[Prop] = &[
 /// A key and the names of the blocks around it.
 pub type Path = Vec<&'static str>;
 
-/// Calls `visit` for each of these keys, each before those of its block.
+/// Calls `visit` for each of these keys and for the keys of their blocks. A key comes before the keys of its
+/// block.
 pub fn walk_keys(keys: impl IntoIterator<Item = &'static Key>, visit: &mut impl FnMut(&Path, &'static Key)) {
     fn level(key: &'static Key, path: &mut Path, visit: &mut impl FnMut(&Path, &'static Key)) {
         path.push(key.name);

@@ -3,7 +3,8 @@
 use super::document::{Span, SyntaxError};
 use super::scan::{is_newline, is_space};
 
-/// Resolves the escapes of the text between the quotes of a string. `start` is where it stands in the file.
+/// Resolves the escapes of the text between the quotes of a string. `start` is the position of the text in the
+/// file.
 pub(super) fn unescape(body: &str, start: usize) -> Result<String, SyntaxError> {
     let mut text = String::with_capacity(body.len());
     let mut rest = body;
@@ -42,7 +43,7 @@ pub(super) fn unescape(body: &str, start: usize) -> Result<String, SyntaxError> 
     Ok(text)
 }
 
-/// `{...}` after `\u`: the character, and how many bytes were read.
+/// Reads `{...}` after `\u`. Returns the character and the number of bytes that were read.
 fn unicode(text: &str) -> Option<(char, usize)> {
     let text = text.strip_prefix('{')?;
     let digits = &text[..text.find('}')?];
@@ -55,7 +56,8 @@ fn unicode(text: &str) -> Option<(char, usize)> {
 
 /// The text of a string of several lines: `body` is the source between its triple quotes.
 pub(super) fn multi_line(body: &str, start: usize, raw: bool) -> Result<String, SyntaxError> {
-    // Escaped line breaks go before the lines are looked at, all other escapes after.
+    // Escaped line breaks are removed before the text is split into lines. All other escapes are resolved
+    // afterwards.
     let joined = if raw { body.to_owned() } else { join_lines(body) };
     let text = with_line_feeds(&joined);
     let text = text.strip_prefix('\n').unwrap_or(&text);
@@ -84,7 +86,7 @@ pub(super) fn multi_line(body: &str, start: usize, raw: bool) -> Result<String, 
     Ok(if single { String::new() } else { plain })
 }
 
-/// Takes out each backslash before a line break or space, together with all space after it.
+/// Removes each backslash before a line break or space, together with all space after it.
 fn join_lines(body: &str) -> String {
     let mut text = String::with_capacity(body.len());
     let mut rest = body;
@@ -107,7 +109,7 @@ fn join_lines(body: &str) -> String {
     text
 }
 
-/// Every kind of line break becomes one line feed.
+/// Replaces each line break, of any kind, by one line feed.
 fn with_line_feeds(text: &str) -> String {
     text.replace("\r\n", "\n").replace(is_newline, "\n")
 }

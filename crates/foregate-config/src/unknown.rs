@@ -1,4 +1,4 @@
-//! Advice for names that are not known where they stand.
+//! Advice for names that are not known in their block.
 
 use crate::block::Decoder;
 use crate::elsewhere::{self, Keys};
@@ -8,15 +8,15 @@ use crate::problem::Problem;
 use crate::schema::{Block, GENERIC, Key};
 use foregate_rules::nearest;
 
-/// Names of keys that each message may list; more are listed once.
+/// Each message may list up to this many names of keys. A longer list is only shown once.
 const FEW: usize = 12;
 
-/// The block in which a name stands.
+/// The block around a name.
 #[derive(Clone, Copy)]
 struct Around<'t> {
-    /// The node that has the block; empty at the top of the file.
+    /// The name of the node that has the block. Empty at the top of the file.
     name: &'t str,
-    /// Set if it is the block of a module, or lies within one.
+    /// Set if the block belongs to a module, or lies within such a block.
     in_module: bool,
 }
 
@@ -52,14 +52,14 @@ impl Decoder<'_> {
         let help = help
             .or_else(|| {
                 let near = format!("did you mean `{}`?", near?);
-                // In a block as large as a site, both are likely.
+                // If keys of modules are allowed here, a typing error and a wrong place are both likely.
                 Some(match place.as_ref().filter(|_| open) {
                     Some(place) => format!("{near} As `{name}`, {place}"),
                     None => near,
                 })
             })
             .or_else(|| {
-                // In a block as large as a site, some name is longer by chance.
+                // If keys of modules are allowed here, some key begins with the name by chance.
                 let by_chance = open && place.is_some();
                 if by_chance { None } else { elsewhere::longer(name, known.iter().copied()) }
             })
@@ -74,7 +74,7 @@ impl Decoder<'_> {
         number
     }
 
-    /// The advice of the tables of words; `is_key`: it is a key of another block.
+    /// The advice for a word of another proxy. `is_key` is true if the word is a key of another block here.
     fn instead_of(
         &self,
         item: Item<'_>,
@@ -97,8 +97,8 @@ impl Decoder<'_> {
         let is_ours = self.root.keys.iter().any(|key| key.name == name);
         let of_nginx = foreign::of_nginx(name, within, has_block).filter(|_| may_write && !is_ours);
         of_nginx.or_else(|| {
-            // If one of our keys in another block has this name, the advice is about that key and not about the other
-            // proxy's word.
+            // If one of our keys in another block has this name, the advice is about that key, and not about the word of
+            // another proxy.
             let instead = foreign::of_others(name, within).filter(|_| !is_key && !is_ours)?;
             let is_near = || near(name, known, false).is_some();
             (!around.in_module || !is_near() && !matches!(instead, Instead::Write(_))).then_some(instead)
@@ -114,7 +114,8 @@ impl Decoder<'_> {
         if let Some(instead) = foreign::within(key.name, name) {
             return Some(instead.sentence(false));
         }
-        // Keys that may stand several times are done together, whatever the request.
+        // Keys of modules that may occur several times have no `when`: all nodes of such a key are combined, whatever
+        // the request.
         let of_module = self.modules.iter().any(|module| module.name == key.name);
         if of_module {
             let is_generic = GENERIC.iter().any(|prop| prop.name == name) && name == "when";
@@ -130,7 +131,7 @@ impl Decoder<'_> {
             .or_else(|| elsewhere::of_property(name, keys))
     }
 
-    /// The names that are known in a block, unless this many were listed before.
+    /// Lists the names that are known in a block, unless an earlier message had a long list already.
     fn list(&mut self, known: &[&'static str]) -> String {
         if self.listed && known.len() > FEW {
             return "`foregate check --show-defaults` prints all keys".to_owned();
@@ -141,7 +142,8 @@ impl Decoder<'_> {
     }
 }
 
-/// The known name that was probably meant. For a key of another block, only its plural or singular counts.
+/// The known name that was probably meant. If the name is a key of another block, only its plural or singular
+/// counts.
 fn near(name: &str, known: &[&'static str], is_key: bool) -> Option<&'static str> {
     let spelling = known.iter().copied().find(|known| foreign::is_spelling_of(known, name));
     spelling.or_else(|| {
@@ -150,7 +152,7 @@ fn near(name: &str, known: &[&'static str], is_key: bool) -> Option<&'static str
     })
 }
 
-/// Returns true if the names differ only by a final letter, as `rules` and `rule` do.
+/// Returns true if `name` is `of` with an `s` at its end, such as `rules` and `rule`.
 fn is_plural(name: &str, of: &str) -> bool {
     name.strip_suffix('s') == Some(of)
 }

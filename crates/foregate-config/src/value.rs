@@ -1,4 +1,4 @@
-//! Values from outside of the file: references to the environment and to other files.
+//! Values from outside the configuration file: references to the environment and to other files.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub use foregate_module::settings::value::{
 use super::files;
 use super::problem::{Place, Problem};
 
-/// Bytes of a file that a value refers to.
+/// The most bytes of a file that a value refers to.
 const REFERENCED_FILE_LIMIT: u64 = 64 * 1024;
 
 /// The problem at a place of a file.
@@ -21,8 +21,9 @@ pub fn at(wrong: Wrong, place: Place) -> Problem {
     Problem { help: wrong.help, ..Problem::new(Some(place), wrong.message) }
 }
 
-/// Replaces `${env:NAME}` and `${file:PATH}` in a text; `$${` stands for `${`. Other dollar signs stay, and so do names
-/// without a colon, as in `${1}`. Each reference is passed to `used` with its value, so that no message shows the value.
+/// Replaces `${env:NAME}` and `${file:PATH}` in a text; `$${` stands for `${`. Other dollar signs are not
+/// changed, and neither are names without a colon, as in `${1}`. Each reference is passed to `used` with its
+/// value, so that no message shows the value.
 ///
 /// # Errors
 ///
@@ -69,8 +70,8 @@ pub fn expand<'t>(
     Ok(Cow::Owned(expanded))
 }
 
-/// Refuses text after `${` that looks like a reference and is none. The message does not show it, as the whole may be a
-/// secret.
+/// Refuses text after `${` that looks like a reference but is none. The message does not show the text, since
+/// it may be a secret.
 fn no_reference(text: &str) -> Result<(), Wrong> {
     let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b' ');
     let word = &text[..text.bytes().take_while(|byte| is_of_word(*byte)).count()];

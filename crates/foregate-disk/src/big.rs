@@ -1,5 +1,5 @@
 //! Objects in files of their own: `body | sums of its blocks | head | tail`. A file gets its name
-//! when it is complete, so an unfinished one leaves nothing.
+//! when it is complete, so an unfinished file leaves nothing behind.
 //!
 //! The tail is `sum 8 | magic 4 | head length 4 | key 16 | serial 8 | sequence 8 | body length 8 |
 //! start of the sums 8`.
@@ -16,15 +16,15 @@ use foregate_io::{Directory, Error, File, OpenHow, RawFile};
 use crate::bytes::Reader;
 use crate::sums::Seed;
 
-/// The folder of these files. They lie in folders named after the last two digits of their numbers.
+/// The folder of these files. It has subfolders that are named after the last two digits of the files' numbers.
 pub(crate) const FOLDER: &str = "big";
-/// Bodies are summed in blocks of this many bytes.
+/// The bytes of a body that share a checksum.
 pub(crate) const BLOCK: u64 = 64 * 1024;
 pub(crate) const TAIL: u64 = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"FGBg");
-/// Heads and sums that are read with the tail, as a rule.
+/// The bytes that are read first, from the end of the file. They usually contain the head and the sums.
 const FIRST_READ: u64 = 16 * 1024;
-/// The longest part after the body: the sums of 256 GiB.
+/// The most bytes after the body. Checksums for 256 GiB fit into them.
 const MOST: u64 = 64 << 20;
 
 /// The tail of a file.
@@ -55,7 +55,7 @@ pub(crate) fn path(number: u64) -> PathBuf {
     folder(number).join(format!("{number:016x}"))
 }
 
-/// Returns whether a name is that of a folder that [`folder`] makes.
+/// Returns whether [`folder`] makes folders with such a name.
 pub(crate) fn is_folder(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
@@ -101,7 +101,7 @@ impl Tail {
         seed.sum(self.sums, seed.sum(u64::MAX, 0, tail), front)
     }
 
-    /// Bytes after the body for a file of this length, if the numbers fit each other.
+    /// The number of bytes after the body. `None` if the numbers in the tail do not fit the length of the file.
     fn behind(&self, length: u64) -> Option<u64> {
         let sums = self.body.div_ceil(BLOCK).checked_mul(size_of::<u64>() as u64)?;
         let behind = sums.checked_add(u64::from(self.head))?.checked_add(TAIL)?;
@@ -123,8 +123,7 @@ fn verify(bytes: &[u8], seed: Seed, length: u64) -> Option<VerifiedFile> {
     Some(VerifiedFile { tail, object: Object::read(head, Body::default())?, sums, length })
 }
 
-/// Reads the tail of a file and all that belongs to it, on a thread that may wait. `None` for a
-/// damaged one.
+/// Reads and verifies everything after the body. It blocks. `None` for a damaged file.
 pub(crate) fn open_blocking(raw: &RawFile, seed: Seed) -> io::Result<Option<VerifiedFile>> {
     let length = raw.metadata().length;
     let read = |most: u64| -> io::Result<Vec<u8>> {
@@ -138,7 +137,7 @@ pub(crate) fn open_blocking(raw: &RawFile, seed: Seed) -> io::Result<Option<Veri
     Ok(verify(&read(behind)?, seed, length))
 }
 
-/// Opens the file for a lookup. `Err(None)` is a damaged file.
+/// Opens and verifies a file for a lookup. `Err(None)` means that the file is damaged.
 pub(crate) async fn open(
     directory: &Directory,
     number: u64,
@@ -168,7 +167,7 @@ pub struct FileBody {
     pub(crate) reports: Reports,
 }
 
-/// Where a body reports that it is damaged.
+/// The callback to which a body reports that it is damaged.
 #[derive(Clone)]
 pub(crate) struct Reports(pub(crate) Arc<dyn Fn(Damage) + Send + Sync>);
 
@@ -195,17 +194,17 @@ impl FileBody {
         self.length
     }
 
-    /// Returns whether there is nothing in it.
+    /// Returns whether the body is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Reads on from an offset, up to the end of a block, at most 64 KiB. Only verified bytes come
-    /// out; none at the end.
+    /// Reads from an offset to the end of its block, at most 64 KiB. The result has verified bytes
+    /// only. It is empty at the end of the body.
     ///
     /// # Errors
-    /// The reason why the body breaks off here; the object is gone from the store then, unless the
-    /// disk is only slow.
+    /// The reason why the body breaks off here. The object has been removed from the store then,
+    /// unless the disk is only slow.
     pub async fn read(&self, offset: u64) -> Result<Bytes, Damage> {
         let (block, within) = (offset / BLOCK, offset % BLOCK);
         let start = block * BLOCK;

@@ -1,4 +1,4 @@
-//! Numbers at places in bytes.
+//! Reads numbers from bytes.
 
 /// Reads numbers off the front of bytes.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);

@@ -1,4 +1,4 @@
-//! One directory: opening it, and the thread that writes.
+//! One directory: how it is opened, and the thread that writes to it.
 
 use std::fmt;
 use std::io;
@@ -25,13 +25,13 @@ use crate::stat::{Counters, Stat, add, get};
 use crate::store_file::{Checkpoint, StoreFile, StoreFileState};
 use crate::writer::{EPOCH_SHIFT, Writer, first_number};
 
-/// The least that a directory keeps, bytes.
+/// The smallest size of a directory, in bytes.
 pub const LEAST: u64 = 16 << 20;
 /// The time between writes of the clock.
 const CHECKPOINT: Duration = Duration::from_secs(60);
-/// How often purges of other processes are looked for.
+/// The time between two checks for purges of other processes.
 const RECEIVE: Duration = Duration::from_millis(500);
-/// The writer looks after buffers this often while there are some, and otherwise this often.
+/// How often the writer checks the age of its buffers: `SOON` while a buffer has content, else `SELDOM`.
 const SOON: Duration = Duration::from_millis(20);
 const SELDOM: Duration = Duration::from_millis(500);
 /// The time between attempts to start on a disk that fails.
@@ -40,15 +40,15 @@ const RETRY: Duration = Duration::from_secs(60);
 /// A directory of the tier.
 #[derive(Clone)]
 pub struct DirectorySettings {
-    /// The folder, which exists.
+    /// The folder. It has to exist.
     pub path: PathBuf,
-    /// Bytes, at least [`LEAST`].
+    /// The limit in bytes, at least [`LEAST`].
     pub size: u64,
     /// The bounds of the I/O engine.
     pub io: Limits,
     /// The engine for reads of the stored contents.
     pub engine: EngineChoice,
-    /// The time between attempts to use a disk that was full, read-only or broken at the start.
+    /// The time between attempts to start on a disk that was full, read-only or broken.
     pub retry: Duration,
     /// Faults for tests.
     pub faults: Option<Arc<dyn Faults>>,
@@ -83,14 +83,14 @@ pub struct OpenError {
     pub reason: Reason,
 }
 
-/// See [`OpenError`].
+/// The reason in an [`OpenError`].
 #[derive(Debug)]
 pub enum Reason {
-    /// The folder does not open.
+    /// The folder cannot be opened.
     Open(io::Error),
-    /// Another process uses it.
+    /// Another process uses the folder.
     Locked,
-    /// Files in it cannot be written or read.
+    /// Files in the folder cannot be read or written.
     Use(io::Error),
     /// The size is below [`LEAST`].
     Small,
@@ -118,11 +118,11 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// A directory that is locked for this process, with the store file that lies in it.
+/// A directory that is locked for this process, and the state of its store file.
 pub(crate) struct LockedDirectory {
     settings: DirectorySettings,
     directory: Directory,
-    /// `None` if the disk takes no lock file.
+    /// `None` if no lock file can be created on the disk.
     lock: Option<RawFile>,
     found: StoreFileState,
 }
@@ -157,7 +157,7 @@ impl LockedDirectory {
         }
     }
 
-    /// The cache's time, going on from that of the process before.
+    /// The cache's time, which continues that of the previous process.
     pub(crate) fn time(&self) -> CacheTime {
         match self.found {
             StoreFileState::Store(store) => store.clock.continued(&Checkpoint::now(CacheTime(0))),
@@ -165,7 +165,8 @@ impl LockedDirectory {
         }
     }
 
-    /// Opens the store in the directory, or begins a new one. Contents of the process before appear in the background.
+    /// Opens the store in the directory, or begins a new one. Contents of the previous process are indexed in the
+    /// background.
     pub(crate) fn open(self, common: &Common, lowest: Lowest) -> Result<OpenDirectory, OpenError> {
         let path = self.settings.path.clone();
         self.open_store(common, lowest).map_err(|error| OpenError { path, reason: Reason::Use(error) })
@@ -249,7 +250,7 @@ impl LockedDirectory {
     }
 }
 
-/// The parts that all directories of a tier share.
+/// The values that all directories of a tier share.
 pub(crate) struct Common {
     pub(crate) secret: Secret,
     /// Random, for a new store.
@@ -258,18 +259,19 @@ pub(crate) struct Common {
     pub(crate) started: (Instant, CacheTime),
 }
 
-/// The epoch of a new store in a folder that may have files of an earlier store. It is later than the epochs of those files, so that no name
-/// is used twice, and the recovery finds and removes all of them.
+/// The epoch of a new store in a folder that may still have files of an earlier store. It is higher than the
+/// epochs of those files, so that no name is used twice, and so that the recovery finds and removes all those
+/// files.
 fn new_epoch(directory: &BlockingDirectory) -> u32 {
     let highest = match recover::highest_number(directory) {
         Ok(highest) => u32::try_from(highest >> EPOCH_SHIFT).unwrap_or(0),
-        // Seconds since 1970 are beyond any number of starts.
+        // The time in seconds since 1970 is higher than any epoch: an epoch counts starts.
         Err(_) => u32::try_from(Checkpoint::now(CacheTime(0)).wall).unwrap_or(0),
     };
     highest.saturating_add(1)
 }
 
-/// A directory at work. Dropped, it writes the rest and ends.
+/// A directory that is in use. When it is dropped, its thread writes the remaining objects and ends.
 pub(crate) struct OpenDirectory {
     pub(crate) inner: Arc<Inner>,
 }
@@ -287,7 +289,8 @@ impl fmt::Debug for Inner {
 }
 
 impl OpenDirectory {
-    /// Blocks until everything that was given is on the disk, or the time is over.
+    /// Blocks until everything that was passed to the directory is on the disk. Returns false if that takes longer
+    /// than `most`.
     pub(crate) fn flush(&self, most: Duration) -> bool {
         let (count, done) = &self.inner.flushed;
         let mut count = count.lock();
@@ -307,7 +310,7 @@ impl OpenDirectory {
         if let Some(writer) = inner.writer.try_lock() {
             counters.ghosts.store(writer.ghosts.memory() as u64, Ordering::Relaxed);
         }
-        // Otherwise the writer holds its lock, perhaps for long since the disk is slow: the figure of the time before.
+        // If the writer holds its lock, perhaps for long on a slow disk, use the figure of the last call.
         let ghosts = get(&counters.ghosts) as usize;
         Stat {
             engine: io.engine,
@@ -374,7 +377,7 @@ fn run(inner: &Arc<Inner>) {
     }
 }
 
-/// Writes the journal again if it misses a purge, or has grown long.
+/// Writes a new journal if the present one misses a purge, or has grown long.
 fn renew_journal(inner: &Inner) {
     let mut journal = inner.journal.lock();
     if journal.as_ref().is_some_and(|journal| !journal.is_long()) || !inner.health.is_writable() {

@@ -15,12 +15,12 @@ use crate::stat::add;
 use crate::sums::Seed;
 use crate::writer::BigFile;
 
-/// Bytes that are collected before they are written; as many are being written meanwhile. A
-/// multiple of the length of a block.
+/// Bytes that are collected before they are written. A second buffer of this size may be under way
+/// to the disk. A multiple of the length of a block.
 const BUFFER: usize = 1 << 20;
 
-/// A body on its way into a file of its own. Dropped before [`finish`](Self::finish), it leaves
-/// nothing behind.
+/// A body that is being written into a file of its own. If it is dropped before
+/// [`finish`](Self::finish), it leaves nothing behind.
 #[derive(Debug)]
 pub struct Fill {
     inner: Arc<Inner>,
@@ -30,19 +30,19 @@ pub struct Fill {
     writing: Option<Operation<Target>>,
     buffer: Vec<u8>,
     sums: Vec<u64>,
-    /// Bytes that were given to the disk.
+    /// Bytes that were passed to the disk.
     written: u64,
     broken: bool,
 }
 
-/// The file, and its temporary name where files cannot be nameless. If it is dropped without its
-/// final name, it is removed.
+/// The file, and its temporary name if the file system does not support files without a name. If
+/// it is dropped before it has its final name, the file is removed.
 #[derive(Debug)]
 struct Target {
     inner: Arc<Inner>,
     raw: RawFile,
     temporary: Option<PathBuf>,
-    /// Bytes that were counted for it.
+    /// Bytes that were counted for the file.
     counted: u64,
 }
 
@@ -58,7 +58,7 @@ impl Target {
 }
 
 impl Target {
-    /// The file and its bytes belong to the store from now on.
+    /// Hands the file and its counted bytes over to the store.
     fn keep(mut self) {
         (self.temporary, self.counted) = (None, 0);
     }
@@ -68,13 +68,13 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.inner.counters.bytes.fetch_sub(self.counted, Ordering::Relaxed);
         if let Some(name) = &self.temporary {
-            // The result is ignored: a file that stays is removed at the next start.
+            // The result is ignored: if the file remains, the next start removes it.
             drop(self.inner.directory.unlink(name));
         }
     }
 }
 
-/// The store did not take the body. The fetch continues without it.
+/// The store did not take the body. The fetch goes on without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreRefusal;
 
@@ -95,8 +95,8 @@ impl Fill {
         }
     }
 
-    /// Adds bytes. It waits while one buffer of 1 MiB is being written and another one is full, so
-    /// that the origin waits for the disk.
+    /// Adds bytes. While one buffer of 1 MiB is being written and a second one is full, this waits, so
+    /// that the origin is slowed down to the speed of the disk.
     ///
     /// # Errors
     /// The disk failed, is full or too slow. The fill is of no use any more.
@@ -113,7 +113,7 @@ impl Fill {
         if self.broken { Err(StoreRefusal) } else { Ok(()) }
     }
 
-    /// Begins to write the buffer, after the one before.
+    /// Begins to write the buffer once the previous buffer has been written.
     async fn write(&mut self) -> Result<(), StoreRefusal> {
         self.wait().await?;
         let buffer = std::mem::take(&mut self.buffer);
@@ -160,7 +160,7 @@ impl Fill {
         }
     }
 
-    /// Ends the body, and stores the object with this head. Its body is not looked at.
+    /// Ends the body, and stores it with the head of `object`. The body of `object` is ignored.
     ///
     /// # Errors
     /// The errors of [`push`](Self::push); or the object was purged while it was fetched.
@@ -173,7 +173,7 @@ impl Fill {
         let mut target = self.file.take().ok_or(StoreRefusal)?;
         let mut head = Vec::new();
         object.write_head(&mut head);
-        // Its text and selecting fields are all that the rest needs.
+        // The rest of this function only needs the object's text and selecting fields.
         let object = object.with_body(foregate_cache::Body::default());
         let (inner, number, seed) = (Arc::clone(&self.inner), self.number, self.seed);
         let sums = std::mem::take(&mut self.sums);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// This many errors within [`WINDOW`] switch the disk off.
 const ERRORS: usize = 5;
 const WINDOW: Duration = Duration::from_secs(10);
-/// How long the disk is off, doubled each time up to [`LONGEST`].
+/// How long the disk is off for the first time. If it fails again soon, the time is doubled, up to [`LONGEST`].
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
 /// How long nothing is written after the file system was full.
@@ -20,7 +20,7 @@ pub(crate) struct Health {
     start: Instant,
     off_until: AtomicU64,
     full_until: AtomicU64,
-    /// `true` until a start that failed succeeds.
+    /// `true` after a failed start, until a later attempt succeeds.
     held: AtomicBool,
     errors: Mutex<Errors>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Health {
 struct Errors {
     recent: Vec<Instant>,
     back_off: Option<Duration>,
-    /// The end of the last back-off: an error within [`WINDOW`] after it begins the next one at once.
+    /// The end of the last back-off. One error within [`WINDOW`] after it begins the next back-off at once.
     ended: Option<Instant>,
 }
 
@@ -41,7 +41,7 @@ impl Health {
     }
 
     fn time(&self, at: Instant) -> u64 {
-        // At least 1, so that 0 is always past.
+        // The result is at least 1, since 0 stands for a time in the past.
         u64::try_from((at - self.start).as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
@@ -56,17 +56,17 @@ impl Health {
         self.held.store(true, Ordering::Relaxed);
     }
 
-    /// Switches the disk on after a start that succeeded late.
+    /// Switches the disk on after a late attempt to start has succeeded.
     pub(crate) fn release(&self) {
         self.held.store(false, Ordering::Relaxed);
     }
 
-    /// Returns whether the disk is off since the start.
+    /// Returns whether the disk is off because the start failed.
     pub(crate) fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns whether objects are written.
+    /// Returns whether objects may be written.
     pub(crate) fn is_writable(&self) -> bool {
         let until = self.full_until.load(Ordering::Relaxed);
         self.is_on() && (until == 0 || self.time(Instant::now()) >= until)
@@ -77,7 +77,7 @@ impl Health {
         self.full_until.store(self.time(Instant::now() + FULL), Ordering::Relaxed);
     }
 
-    /// Notes an error. `true` if it switches the disk off.
+    /// Counts an error. Returns true if it switches the disk off.
     pub(crate) fn error(&self) -> bool {
         self.error_at(Instant::now())
     }

@@ -1,6 +1,7 @@
-//! The file `inbox`: purges for a directory from processes that do not hold it. The process that holds it takes them from there.
+//! The file `inbox`, in which other processes leave purges for the process that holds the directory.
 //!
-//! Records as in the journal: `length 4 | its complement 4 | sum 8 | purge`. Whoever writes or empties the file has it locked, and it is never removed.
+//! It has records like the journal: `length 4 | its complement 4 | sum 8 | purge`. A process locks the file
+//! before it writes or empties it. The file is never removed.
 
 use std::io;
 use std::path::Path;
@@ -12,19 +13,19 @@ use crate::bytes::Reader;
 use crate::sums::Seed;
 
 const NAME: &str = "inbox";
-/// The longest file. Beyond it, one purge of everything replaces all.
+/// The most bytes of the file. When it would be longer, one purge of everything replaces all its purges.
 const MAX: u64 = 8 << 20;
 
 fn seed() -> Seed {
     Seed::new(&[0; 16], b'q', 0)
 }
 
-/// Adds a purge. `false` if the file is in use at the moment.
+/// Adds a purge. Returns false if another process has the file locked.
 pub(crate) fn leave(directory: &BlockingDirectory, purge: &[u8]) -> io::Result<bool> {
     let file = match directory.open(Path::new(NAME), OpenHow::write()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match directory.open(Path::new(NAME), OpenHow::create()) {
-                // Another process has just made it.
+                // Another process has just made the file.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
                 file => file?,
             }
@@ -52,14 +53,15 @@ pub(crate) fn leave(directory: &BlockingDirectory, purge: &[u8]) -> io::Result<b
     Ok(true)
 }
 
-/// The purges that have come, and the lock under which they can be [removed](Received::done).
+/// The purges in the file, and the lock under which they can be [removed](Received::done).
 pub(crate) struct Received {
-    /// Each for [`Floors::repeat`]; `None` for a file that is damaged, so that everything has to be purged.
+    /// The bytes of each purge, for [`Floors::repeat`]. `None` if the file is damaged: everything has to be purged
+    /// then.
     pub(crate) purges: Option<Vec<Vec<u8>>>,
     _lock: RawFile,
 }
 
-/// Takes all purges from the file. `None` if there is none, or the file is in use at the moment.
+/// Reads all purges of the file. `None` if there are none, or if another process has the file locked.
 pub(crate) fn receive(directory: &BlockingDirectory) -> io::Result<Option<Received>> {
     let file = match directory.open(Path::new(NAME), OpenHow::write()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -76,7 +78,7 @@ pub(crate) fn receive(directory: &BlockingDirectory) -> io::Result<Option<Receiv
 }
 
 impl Received {
-    /// Sets the floors of the purges. The results are their bytes, for a journal.
+    /// Applies the purges. Returns the bytes of each, for a journal.
     pub(crate) fn apply(&self, floors: &Floors) -> Vec<Vec<u8>> {
         let all = self
             .purges

@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 
 use crate::place::Place;
 
-/// Parts of the index, so that threads seldom meet. A power of two.
+/// The number of parts of the index. Each has its own lock, so that threads seldom wait for each other. A power
+/// of two.
 const SHARDS: usize = 64;
 
-/// The part of a key that the index keeps. Two keys with the same one take each other's place, and never answer for each other, since the whole
-/// key is compared with the record.
+/// The part of a key that the index keeps. Two keys with the same fingerprint displace each other. A lookup
+/// never takes one for the other, since the whole key is compared with the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
@@ -22,7 +23,7 @@ impl Fingerprint {
         Self(key.to_bits() as u64)
     }
 
-    /// All of its bits.
+    /// The fingerprint as a number.
     pub(crate) fn number(self) -> u64 {
         self.0
     }
@@ -56,12 +57,12 @@ impl Index {
     }
 
     fn shard(&self, fingerprint: Fingerprint) -> &Mutex<HashTable<IndexEntry>> {
-        // The table itself uses the lowest and the highest bits.
+        // Use bits in the middle: the hash table itself uses the lowest and the highest ones.
         let at = (fingerprint.0 >> 40) as usize & (SHARDS - 1);
         self.shards.get(at).expect("the number of a shard is masked")
     }
 
-    /// The place of an object, which counts as a hit.
+    /// The place of an object. The call counts as a hit.
     pub(crate) fn hit(&self, fingerprint: Fingerprint) -> Option<Place> {
         let mut shard = self.shard(fingerprint).lock();
         let entry = shard.find_mut(fingerprint.0, |entry| entry.fingerprint == fingerprint)?;
@@ -69,13 +70,13 @@ impl Index {
         Some(entry.place)
     }
 
-    /// The place of an object.
+    /// The place of an object, without counting a hit.
     pub(crate) fn get(&self, fingerprint: Fingerprint) -> Option<Place> {
         let shard = self.shard(fingerprint).lock();
         shard.find(fingerprint.0, |entry| entry.fingerprint == fingerprint).map(|entry| entry.place)
     }
 
-    /// Sets a place. The result is the one before.
+    /// Sets a place. Returns the previous one.
     pub(crate) fn set(&self, fingerprint: Fingerprint, place: Place) -> Option<Place> {
         let mut shard = self.shard(fingerprint).lock();
         match shard.entry(fingerprint.0, |entry| entry.fingerprint == fingerprint, hash) {
@@ -88,7 +89,7 @@ impl Index {
         }
     }
 
-    /// Sets a place where there is none. `Err` is the one that there is.
+    /// Sets a place if the object has none. Otherwise, `Err` has the present place.
     pub(crate) fn set_first(&self, fingerprint: Fingerprint, place: Place) -> Result<(), Place> {
         let mut shard = self.shard(fingerprint).lock();
         match shard.entry(fingerprint.0, |entry| entry.fingerprint == fingerprint, hash) {
@@ -101,7 +102,7 @@ impl Index {
         }
     }
 
-    /// Replaces a place by another one, or removes it, if it is still there. Returns true if it was.
+    /// Replaces the place `from` by `to`, or removes it. Returns false if the object's place is no longer `from`.
     pub(crate) fn replace(&self, fingerprint: Fingerprint, from: Place, to: Option<Place>) -> bool {
         let mut shard = self.shard(fingerprint).lock();
         let same = |entry: &IndexEntry| entry.fingerprint == fingerprint && entry.place.is(from);
@@ -116,7 +117,7 @@ impl Index {
         true
     }
 
-    /// Removes an object. The result is its place.
+    /// Removes an object. Returns its place.
     pub(crate) fn remove(&self, fingerprint: Fingerprint) -> Option<Place> {
         let mut shard = self.shard(fingerprint).lock();
         let entry = shard.find_entry(fingerprint.0, |entry| entry.fingerprint == fingerprint).ok()?;
@@ -124,7 +125,7 @@ impl Index {
         Some(entry.remove().0.place)
     }
 
-    /// Removes all places of a slot, where its segment cannot say which they are.
+    /// Removes all places of a slot whose segment cannot be read.
     pub(crate) fn remove_slot(&self, slot: u16) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -151,7 +152,8 @@ impl Index {
     }
 }
 
-/// Keys that were evicted without a hit, in two generations: a key that comes back soon goes to the main log at once.
+/// Keys of objects that were evicted without a hit, in two generations. If such an object comes back soon, it
+/// goes to the main log at once.
 #[derive(Debug, Default)]
 pub(crate) struct Ghosts {
     young: HashTable<u32>,
@@ -175,7 +177,7 @@ impl Ghosts {
             .or_insert(short);
     }
 
-    /// Forgets a key. `true` if it was remembered.
+    /// Forgets a key. Returns true if it was remembered.
     pub(crate) fn remove(&mut self, fingerprint: Fingerprint) -> bool {
         let short = fingerprint.short();
         let hash = u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15);

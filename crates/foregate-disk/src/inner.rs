@@ -24,11 +24,11 @@ use crate::stat::{Counters, add};
 use crate::store_file::{Checkpoint, StoreFile};
 use crate::writer::Writer;
 
-/// The most and the least that a segment takes, and the number of segments of a small store.
+/// The largest and the smallest size of a segment, and the number of segments in a small store.
 const LARGEST_SEGMENT: u64 = 1 << 30;
 const LEAST_SEGMENT: u64 = 4 << 20;
 const SEGMENTS: u64 = 64;
-/// The largest object in a segment, unless segments are small.
+/// The largest object that is stored in a segment. Small segments have a lower limit.
 const LARGEST_SMALL: u64 = 1 << 20;
 
 pub(crate) struct Inner {
@@ -40,14 +40,15 @@ pub(crate) struct Inner {
     pub(crate) slots: RwLock<Slots>,
     pub(crate) queue: Queue,
     pub(crate) writer: Mutex<Writer>,
-    /// `None` while it misses a purge; the writer makes a new one.
+    /// `None` if the journal misses a purge, until the writer has made a new one.
     pub(crate) journal: Mutex<Option<Journal>>,
     pub(crate) health: Health,
     pub(crate) counters: Counters,
     pub(crate) lowest: Lowest,
     pub(crate) recovering: AtomicBool,
     pub(crate) flushed: (Mutex<u64>, Condvar),
-    /// Held as long as the process uses the directory. `None` while the disk takes no lock file.
+    /// The lock, held as long as the process uses the directory. `None` while no lock file can be created on the
+    /// disk.
     pub(crate) lock: Mutex<Option<RawFile>>,
     pub(crate) store: StoreFile,
     pub(crate) started: (Instant, CacheTime),
@@ -56,7 +57,7 @@ pub(crate) struct Inner {
     pub(crate) first_number: u64,
 }
 
-/// The content of a place.
+/// The content at a place.
 pub(crate) enum PlaceEntry {
     Object(Object),
     List(VariantList),
@@ -90,7 +91,7 @@ impl Inner {
         CacheTime(time.0.saturating_add(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// The result of a blocking call; an error is counted, and switches the disk off when there are many.
+    /// Returns the value of a blocking call. An error is counted, and many errors switch the disk off.
     pub(crate) fn check<T>(&self, result: io::Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -113,19 +114,19 @@ impl Inner {
         }
     }
 
-    /// Counts an object that failed a check, and forgets it.
+    /// Counts an object that failed a check, and removes it from the index.
     pub(crate) fn corrupt(&self, fingerprint: Fingerprint, place: Place) {
         if self.index.replace(fingerprint, place, None) {
             add(&self.counters.corrupt, 1);
         }
     }
 
-    /// Before an object with this sequence is written.
+    /// Keeps the floors above this sequence. To be called before an object with this sequence is written.
     pub(crate) fn lower(&self, sequence: Sequence) {
         self.lowest.lower(sequence.get());
     }
 
-    /// After a segment went, or was sealed: floors below all objects are of no use here.
+    /// Lets floors below all remaining objects go. To be called after a segment was removed or sealed.
     pub(crate) fn raise(&self, writer: &Writer) {
         if self.recovering.load(Ordering::Relaxed) {
             return;
@@ -137,7 +138,7 @@ impl Inner {
         self.lowest.set(segments.chain(files).min().unwrap_or(latest).min(latest));
     }
 
-    /// Reads a record on a thread that may wait.
+    /// Reads a record. It blocks.
     pub(crate) fn read_blocking(&self, place: Place) -> Option<(Record, Vec<u8>)> {
         let segment = self.slots.read().get(place.slot()?).cloned()?;
         self.read_from(&segment, place)
@@ -153,7 +154,7 @@ impl Inner {
         Some((record?, bytes))
     }
 
-    /// Reads the entry of a key. Nothing that fails a check comes out.
+    /// Reads the entry of a key. An entry that fails a check is not returned.
     pub(crate) async fn at(self: &Arc<Self>, key: Key) -> Result<Option<(Place, PlaceEntry)>, Unavailable> {
         let fingerprint = Fingerprint::of(key);
         let Some(place) = self.index.hit(fingerprint) else { return Ok(None) };
@@ -161,7 +162,7 @@ impl Inner {
         Ok(entry.map(|entry| (place, entry)))
     }
 
-    /// Reads the entry of a place for a check of all.
+    /// Reads the entry at a place, for a check of the whole store.
     pub(crate) async fn entry_at(
         self: &Arc<Self>,
         fingerprint: Fingerprint,
@@ -182,14 +183,14 @@ impl Inner {
         };
         match read {
             Ok(Some(entry)) => Ok(Some(entry)),
-            // Another key with the same fingerprint, or the segment went meanwhile.
+            // Another key has the same fingerprint, or the segment was reclaimed meanwhile.
             Ok(None) => Ok(None),
             Err(Some(Error::Busy)) => {
                 add(&self.counters.busy, 1);
                 Err(Unavailable)
             }
             Err(Some(Error::Io(error))) => {
-                // A file that is gone was reclaimed meanwhile.
+                // A missing file is no failure: it was reclaimed meanwhile.
                 if error.kind() != io::ErrorKind::NotFound {
                     self.failed(&error);
                 }
@@ -203,7 +204,7 @@ impl Inner {
         }
     }
 
-    /// `Err(None)` is a record that fails a check.
+    /// Reads a record. `Err(None)` means that the record fails a check.
     async fn read_record(
         &self,
         is_meant: impl Fn(Key) -> bool,
@@ -214,7 +215,7 @@ impl Inner {
         let Some(segment) = segment else { return Ok(None) };
         let bytes = segment.file.read(place.offset(), place.length()).await.map_err(Some)?;
         let Some(record) = Record::read(&bytes, segment.seed, place.offset()) else {
-            // The slot may have got another segment between the two looks.
+            // The record only counts as damaged if it is still there: the slot may have got another segment meanwhile.
             let same = |now: &Arc<Segment>| Arc::ptr_eq(now, &segment);
             let current = self.index.get(fingerprint).is_some_and(|now| now.is(place));
             let there = place.slot().is_some_and(|slot| self.slots.read().get(slot).is_some_and(same));
@@ -258,7 +259,7 @@ impl Inner {
         Ok(Some(PlaceEntry::File(opened.object, body)))
     }
 
-    /// The effect of purges on an object of the store; a dead one is forgotten.
+    /// The effect of all purges on an object of the store. A dead object is removed from the index.
     pub(crate) fn judge(&self, key: Key, place: Place, object: &Object) -> Effect {
         let effect = self.floors.judge(object);
         if effect == Effect::Dead {
@@ -271,8 +272,9 @@ impl Inner {
     pub(crate) fn record_purge(&self, purge: &[u8]) -> io::Result<()> {
         let mut journal = self.journal.lock();
         match &mut *journal {
-            // The writer makes a new one with all floors, soon; the next process uses nothing
-            // before that. A journal of the process before may still lie there after a start that failed.
+            // The writer soon makes a new journal with all floors. Until then, there must be none, so that
+            // the next process uses no stored object. After a failed start, the journal of the previous
+            // process may still be there.
             None => {
                 let _ = journal::remove(self.directory.blocking());
                 Err(io::ErrorKind::ReadOnlyFilesystem.into())
@@ -284,18 +286,19 @@ impl Inner {
         }
     }
 
-    /// Purges what other processes have left in the inbox.
+    /// Applies the purges that other processes have left in the inbox.
     pub(crate) fn receive(&self) {
         let directory = self.directory.blocking();
         let Some(Some(received)) = self.check(inbox::receive(directory)) else { return };
         let recorded = received.apply(&self.floors).iter().all(|purge| self.record_purge(purge).is_ok());
-        // After a failure the inbox stays and is read again. Meanwhile the writer makes a new journal with all floors.
+        // After a failure, the inbox is not emptied, so it is read again. Meanwhile the writer makes a new journal with
+        // all floors.
         if recorded {
             self.check(received.done(directory));
         }
     }
 
-    /// Writes the file `store` with the clock of this moment.
+    /// Writes the file `store` with the current time.
     pub(crate) fn checkpoint(&self) {
         self.check(self.write_store());
     }

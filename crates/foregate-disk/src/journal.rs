@@ -1,7 +1,8 @@
-//! The file `purges`: purges in the order in which they came, so that they survive a kill.
+//! The journal, a file with the name `purges`: all purges in their order, so that they survive a kill of the
+//! process.
 //!
-//! `magic 8 | latest number 8 | sum 8`, then `length 4 | its complement 4 | sum 8 | purge` for each. A purge counts once it is written, which a caller that was answered can
-//! rely on.
+//! It begins with `magic 8 | latest number 8 | sum 8`. Each purge follows as
+//! `length 4 | its complement 4 | sum 8 | purge`. A caller gets its answer only after the purge was written.
 
 use std::io;
 use std::path::Path;
@@ -16,9 +17,9 @@ const NAME: &str = "purges";
 const TEMPORARY: &str = "purges.new";
 const MAGIC: [u8; 8] = *b"FGPURGES";
 const START: usize = 24;
-/// Beyond this length the journal is written again, with the floors that still count.
+/// A longer journal is replaced by a new one with the floors that still count.
 const MAX: u64 = 8 << 20;
-/// The longest file that is read: one that is longer was not written here.
+/// The longest file that is read. A longer file was not written by this program.
 const MOST: u64 = 1 << 30;
 
 /// The open journal.
@@ -32,7 +33,7 @@ pub(crate) struct Journal {
 /// The inode and the length of the file.
 pub(crate) type JournalStamp = (u64, u64);
 
-/// The state in which the journal was found.
+/// The state of a journal that an earlier process has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JournalState {
     Whole,
@@ -41,7 +42,7 @@ pub(crate) enum JournalState {
 }
 
 impl Journal {
-    /// Sets the floors of the processes before.
+    /// Sets the floors of earlier processes.
     pub(crate) fn restore(
         directory: &BlockingDirectory,
         store: &[u8; 16],
@@ -63,7 +64,7 @@ impl Journal {
         Ok(if whole { JournalState::Whole } else { JournalState::Damaged })
     }
 
-    /// The bytes of the file, unless it is the `known` one.
+    /// The bytes of the file. `None` if the file is missing, too long, or unchanged since `known`.
     pub(crate) fn content(
         directory: &BlockingDirectory,
         known: JournalStamp,
@@ -83,7 +84,8 @@ impl Journal {
         Ok(Some((now, bytes)))
     }
 
-    /// Passes on each purge with its number. The results are the latest number, and whether all of it could be read.
+    /// Passes each purge with its number to `purge`. Returns the latest number, and true if everything could be
+    /// read.
     pub(crate) fn each(
         bytes: &[u8],
         store: &[u8; 16],
@@ -100,14 +102,15 @@ impl Journal {
         (latest, whole)
     }
 
-    /// Writes a journal with the floors that there are.
+    /// Writes a new journal with the present floors.
     pub(crate) fn create(
         directory: &BlockingDirectory,
         store: &[u8; 16],
         floors: &Floors,
     ) -> io::Result<Self> {
         let seed = Seed::new(store, b'p', 0);
-        // Before the floors are read: a purge meanwhile is in both.
+        // Read the number before the floors. A purge in between is then among the floors, and its number is not
+        // missing.
         let latest = floors.begin().get();
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&latest.to_le_bytes());
@@ -121,7 +124,7 @@ impl Journal {
         Ok(Self { file, seed, end: out.len() as u64 })
     }
 
-    /// Writes a purge, which survives the process from then on.
+    /// Appends a purge. From then on, it survives a kill of the process.
     pub(crate) fn add(&mut self, purge: &[u8]) -> io::Result<()> {
         let mut out = Vec::new();
         append(&mut out, self.seed, self.end, purge);
@@ -149,7 +152,8 @@ fn append(out: &mut Vec<u8>, seed: Seed, base: u64, purge: &[u8]) {
     out.extend_from_slice(purge);
 }
 
-/// `false` if a purge may be missing. The last record may be cut: its purge was not confirmed.
+/// Restores the floors from the bytes of a journal. Returns false if a purge may be missing. The last record
+/// may be incomplete, since its purge was not confirmed to any caller.
 fn restore(bytes: &[u8], seed: Seed, floors: &Floors) -> bool {
     let readable = read(bytes, seed, &mut |number, purge| match purge {
         None => {
@@ -161,7 +165,7 @@ fn restore(bytes: &[u8], seed: Seed, floors: &Floors) -> bool {
     readable && bytes.len() >= START
 }
 
-/// Passes on the latest number of the file's start, and then each purge with its number.
+/// Passes the latest number from the start of the file to `each`, and then each purge with its number.
 fn read(bytes: &[u8], seed: Seed, each: &mut dyn FnMut(u64, Option<&[u8]>) -> bool) -> bool {
     let mut from = Reader(bytes);
     let (Some(MAGIC), Some(latest), Some(sum)) = (from.array(), from.u64(), from.u64()) else { return false };

@@ -1,17 +1,18 @@
 //! The disk tier of the cache.
 //!
-//! Objects up to 1 MiB lie in segments, append-only files that are all open: a hit is one read, and eviction is one `unlink` for thousands of objects.
-//! Larger ones lie in files of their own, which get their names when they are complete. The index in memory has 16 bytes for an object and is read from
-//! tables of contents at the start, while lookups are answered already.
+//! Objects up to 1 MiB are stored in segments: append-only files that all stay open. So a hit is one read, and an
+//! eviction is one `unlink` for thousands of objects. Larger objects are stored in files of their own, which get their
+//! names when they are complete. The index in memory has 16 bytes for each object. At the start, it is read from
+//! tables of contents in the background; lookups are answered meanwhile.
 //!
-//! - **Nothing wrong comes out.** All bytes have checksums that are seeded with their place. Keys are compared as text. A record that fails a check
-//!   is a miss.
-//! - **A kill loses the last 100 ms at most.** Nothing is rewritten in place but the file `store`, by a rename. The index points to bytes that were
-//!   written.
+//! - **No wrong content is served.** All bytes have checksums that are seeded with their place. Keys are compared as
+//!   text. A record that fails a check is a miss.
+//! - **A kill loses at most the last 100 ms.** Files are not rewritten in place; the file `store` is replaced by a
+//!   rename. The index only points to bytes that were written.
 //! - **Purges are floors** that all tiers share ([`Floors`](foregate_cache::Floors)); a journal keeps them. If it is damaged, everything is purged.
-//! - **No error reaches the client.** An operation of a disk that is slow, full or broken is a miss, also at the start; a disk that keeps failing is
-//!   switched off for some time.
-//! - **One process** uses a directory. Contents of another version of the formats are moved to another name, not removed.
+//! - **No error reaches the client.** If the disk is slow, full or broken, a lookup is a miss, also at the start. A
+//!   disk that keeps failing is switched off for some time.
+//! - **Only one process** uses a directory. Contents of another version of the formats are renamed, not removed.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]

@@ -1,11 +1,12 @@
-//! The lowest sequence of an object on the disks: floors above it have to stay when the RAM tier's sweeps end.
+//! The lowest sequence of an object on the disks. When the sweeps of the RAM tier end, floors above it must be
+//! kept.
 
 use std::sync::Arc;
 
 use foregate_cache::{Floors, Sequence};
 use parking_lot::Mutex;
 
-/// The part of one directory in a value that several share.
+/// The lowest sequence in one directory. The lowest one of all directories decides.
 #[derive(Clone, Debug)]
 pub(crate) struct Lowest {
     shared: Arc<LowestShared>,
@@ -19,7 +20,7 @@ struct LowestShared {
 }
 
 impl Lowest {
-    /// A value for each of several directories. At first all floors stay.
+    /// Creates a value for each of several directories. At first, all floors are kept.
     pub(crate) fn several(floors: &Arc<Floors>, count: usize) -> Vec<Self> {
         let shared =
             Arc::new(LowestShared { floors: Arc::clone(floors), values: Mutex::new(vec![0; count]) });

@@ -1,7 +1,8 @@
 //! A directory that another process holds: its identity, its purges, and purges for it.
 //!
-//! During an upgrade, two processes serve clients with the same contents, and one of them holds the directory. Each gets to know the purges of the other:
-//! the holder takes those of the [inbox], and the other one reads the holder's journal.
+//! During an upgrade, two processes serve clients with the same contents, and one of them holds the directory.
+//! Each learns the purges of the other: the holder reads the [inbox], and the other process reads the holder's
+//! journal.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +18,7 @@ use crate::inbox;
 use crate::journal::{Journal, JournalStamp};
 use crate::store_file::{Checkpoint, StoreFile, StoreFileState};
 
-/// How often a purge is left again while the inbox is in use, and the pause between.
+/// How often leaving a purge is tried while the inbox is locked, and the pause between two attempts.
 const ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct OutsideDirectory {
     directory: Directory,
-    /// Purges of the holder up to this number are known.
+    /// The purges of the holder that are known.
     seen: Mutex<JournalSeen>,
 }
 
@@ -33,7 +34,7 @@ pub struct OutsideDirectory {
 #[derive(Debug, Default)]
 struct JournalSeen {
     latest: u64,
-    /// The file that was read.
+    /// The state of the file when it was read to its end.
     file: JournalStamp,
 }
 
@@ -49,10 +50,10 @@ pub struct StoreIdentity {
 }
 
 impl OutsideDirectory {
-    /// A directory of which the purges up to a number are known.
+    /// Opens a directory whose purges are known up to the number `known`.
     ///
     /// # Errors
-    /// The folder does not open.
+    /// The folder cannot be opened.
     pub fn new(settings: &DirectorySettings, known: Sequence) -> Result<Self, OpenError> {
         let fail = |error| OpenError { path: settings.path.clone(), reason: Reason::Open(error) };
         let directory =
@@ -67,12 +68,13 @@ impl OutsideDirectory {
         self.directory.blocking().path()
     }
 
-    /// The identity of the store, if there is one that can be used; purges up to now count as known. It blocks.
+    /// Reads the identity of the store. `None` if there is no store that can be used. Purges up to now count as
+    /// known. It blocks.
     pub fn identity(&self) -> Option<StoreIdentity> {
         let blocking = self.directory.blocking();
         let StoreFileState::Store(store) = StoreFile::find(blocking).ok()? else { return None };
         let floors = Floors::default();
-        // A journal that misses something is no obstacle: the holder purges everything then.
+        // A damaged journal is no obstacle: the process that opens the directory then purges everything.
         let _ = Journal::restore(blocking, &store.id, &floors);
         let latest = floors.begin();
         self.seen.lock().latest = latest.get();
@@ -80,7 +82,7 @@ impl OutsideDirectory {
         Some(StoreIdentity { secret: store.secret, time, latest })
     }
 
-    /// Sets floors for the purges of the holder since the last call. It blocks.
+    /// Applies the purges of the holder since the last call to `floors`. It blocks.
     pub fn learn(&self, floors: &Floors) -> io::Result<()> {
         let mut seen = self.seen.lock();
         let Some((file, bytes)) = Journal::content(self.directory.blocking(), seen.file)? else {
@@ -96,14 +98,15 @@ impl OutsideDirectory {
         if let Some(latest) = latest {
             seen.latest = seen.latest.max(latest);
         }
-        // A record that is being written is read the next time.
+        // If the last record is still being written, the file is read again next time.
         if whole {
             seen.file = file;
         }
         Ok(())
     }
 
-    /// Leaves a purge for the holder, or for the next one. When the result is there, it survives a kill of the process.
+    /// Leaves a purge for the present holder of the directory, or for the next one. Once the future is complete,
+    /// the purge survives a kill of the process.
     pub fn leave(
         self: &Arc<Self>,
         purge: &Purge<'_>,
@@ -115,7 +118,7 @@ impl OutsideDirectory {
         self.leave_written(bytes)
     }
 
-    /// The same for the bytes of [`Purge::write`] or [`Floors::repeat`].
+    /// Like [`leave`](Self::leave), for the bytes of [`Purge::write`] or [`Floors::repeat`].
     pub fn leave_written(
         self: &Arc<Self>,
         bytes: Vec<u8>,

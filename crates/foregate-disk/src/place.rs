@@ -2,21 +2,22 @@
 
 /// Records begin at multiples of this many bytes.
 pub(crate) const ALIGN: u64 = 64;
-/// The most hits that are remembered: an object survives as many rounds of the main log.
+/// The most hits that are counted for an object. It survives as many rounds of the main log.
 const MAX_HITS: u64 = 3;
 
 const BIG: u64 = 1;
-/// A list of selecting fields rather than an object.
+/// The flag of a list of selecting fields.
 const LIST: u64 = 2;
 const HITS: u64 = 0b11 << 6;
 
-/// Where an object lies, and how often it was hit: `slot 16 | offset 24 | length 16 | hits 2 | flags 6` for records of segments, the latter two
-/// in units of [`ALIGN`]; `number 56 | hits 2 | flags 6` for files of their own.
+/// The place of an object, and how often it was hit. The bits are `slot 16 | offset 24 | length 16 | hits 2 | flags 6`
+/// for a record in a segment, with offset and length in units of [`ALIGN`], and `number 56 | hits 2 | flags 6` for a
+/// file of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 
 impl Place {
-    /// A record of a segment. `None` for offsets beyond 1 GiB and records beyond 4 MiB.
+    /// The place of a record in a segment. `None` for an offset above 1 GiB or a record above 4 MiB.
     pub(crate) fn record(slot: u16, offset: u64, length: usize, list: bool) -> Option<Self> {
         let (offset, length) = (offset / ALIGN, (length as u64).div_ceil(ALIGN));
         let fits = offset < 1 << 24 && length < 1 << 16;
@@ -29,7 +30,7 @@ impl Place {
         Self(number << 8 | BIG)
     }
 
-    /// The number of the file, if the object has its own.
+    /// The number of the file, if the object has a file of its own.
     pub(crate) fn as_big(self) -> Option<u64> {
         (self.0 & BIG != 0).then_some(self.0 >> 8)
     }
@@ -62,7 +63,7 @@ impl Place {
         Self(self.0 & !HITS | hits.min(MAX_HITS) << 6)
     }
 
-    /// Returns true if both are the same place, regardless of their hits.
+    /// Returns true if both places are the same, regardless of their hits.
     pub(crate) fn is(self, other: Self) -> bool {
         self.with_hits(0) == other.with_hits(0)
     }

@@ -1,4 +1,5 @@
-//! Objects on their way to the disk: bounded in bytes, so that a slow disk loses objects rather than memory.
+//! The queue of objects that will be written to the disk. It is bounded in bytes: with a slow disk, objects are
+//! dropped, and memory does not grow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use foregate_cache::Object;
 use parking_lot::{Condvar, Mutex};
 
-/// Bytes of objects that wait.
+/// The most bytes of waiting objects.
 const MOST: usize = 32 << 20;
 
 #[derive(Debug, Default)]
@@ -20,7 +21,7 @@ pub(crate) struct Queue {
 struct QueueState {
     objects: VecDeque<Arc<Object>>,
     bytes: usize,
-    /// A caller waits until everything so far is on the disk.
+    /// `true` if a caller waits until everything so far is on the disk.
     flush: bool,
     closed: bool,
 }
@@ -37,7 +38,7 @@ pub(crate) enum Work {
 }
 
 impl Queue {
-    /// `false` if there is no room.
+    /// Adds an object. Returns false if there is no room.
     pub(crate) fn push(&self, object: Arc<Object>) -> bool {
         let mut state = self.state.lock();
         let bytes = state.bytes + object.memory();

@@ -1,9 +1,9 @@
 //! Eviction: S3-FIFO over segments.
 //!
-//! New objects go to the probation log, which keeps a tenth of the room. When its oldest segment is
-//! reclaimed, objects that were hit are written to the main log, and the keys of the others are
-//! remembered for a while: an object that comes back goes to the main log at once. From the main
-//! log, objects that were hit since they were written are written again.
+//! New objects go to the probation log, which has a tenth of the room. When its oldest segment is
+//! reclaimed, objects that were hit are written to the main log. The keys of the others are
+//! remembered for a while: if such an object comes back, it goes to the main log at once. When a
+//! segment of the main log is reclaimed, objects that were hit are written to the log again.
 
 use foregate_cache::{Effect, Object};
 
@@ -16,11 +16,11 @@ use crate::segment::{ContentsEntry, Log, Segment};
 use crate::stat::{add, get};
 use crate::writer::{Container, Writer};
 
-/// The part of the room that is for new objects.
+/// New objects get the limit divided by this number.
 const PROBATION: u64 = 10;
 
 impl Writer {
-    /// Makes room for bytes, before they are written. `false` if there is nothing left to reclaim.
+    /// Makes room for bytes before they are written. Returns false if there is nothing left to reclaim.
     pub(crate) fn make_room(&mut self, inner: &Inner, bytes: u64) -> bool {
         while get(&inner.counters.bytes) + self.open_room(inner) + bytes > inner.limit() {
             if !self.reclaim(inner) {
@@ -30,7 +30,7 @@ impl Writer {
         true
     }
 
-    /// Reclaims the next container. `false` if there is none.
+    /// Reclaims the next container. Returns false if there is none.
     pub(crate) fn reclaim(&mut self, inner: &Inner) -> bool {
         let small = self.bytes[Log::Probation] > inner.limit() / PROBATION;
         let probation = small || self.queues[Log::Main].is_empty();
@@ -58,8 +58,8 @@ impl Writer {
                 for entry in &entries {
                     self.reclaim_entry(inner, slot, &segment, entry, log);
                 }
-                // The index has to point to the moved objects before their segment is removed.
-                // Objects that could not be moved are removed with it.
+                // The index has to point to the moved objects before their old segment is removed.
+                // Objects that could not be moved are removed with the segment.
                 self.flush_main(inner);
                 for entry in &entries {
                     if let Some(place) = entry.place(slot) {
@@ -100,11 +100,11 @@ impl Writer {
         }
     }
 
-    /// Writes an object to the main log. `false` if it is not worth it.
+    /// Moves an object to the main log. Returns false if the object is useless or cannot be moved.
     fn move_entry(&mut self, inner: &Inner, segment: &Segment, place: Place, log: Log) -> bool {
         let Some((record, bytes)) = inner.read_from(segment, place) else { return false };
         let key = record.header.key;
-        // An object that comes from probation begins without hits.
+        // An object from the probation log begins without hits in the main log.
         let from = if log == Log::Probation { place.with_hits(1) } else { place };
         let moved = if record.header.list {
             let list = record.head(&bytes);
@@ -130,7 +130,7 @@ impl Writer {
         let current = inner.index.get(file.fingerprint).filter(|current| current.is(place));
         let hits = current.map_or(0, Place::hits);
         if hits > 0 && !self.is_useless_file(inner, number) {
-            // The file stays; only its queue changes.
+            // The file is not moved: only its queue changes.
             let hits = if log == Log::Probation { 0 } else { hits - 1 };
             inner.index.replace(file.fingerprint, place, Some(place.with_hits(hits)));
             if let Some(file) = self.files.get_mut(&number) {
@@ -147,7 +147,7 @@ impl Writer {
                 self.ghosts.add(file.fingerprint, inner.index.len());
             }
         }
-        // The bytes of the queue were subtracted before.
+        // `remove_file` subtracts the bytes of the file, but `reclaim` has done so already.
         self.bytes[file.log] += file.bytes;
         self.remove_file(inner, number);
         true

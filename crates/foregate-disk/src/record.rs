@@ -14,11 +14,11 @@ pub(crate) const HEADER: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"FGRr");
 const LIST: u32 = 1;
 
-/// The fixed part of a record.
+/// The part of a record that has a fixed length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) key: Key,
-    /// The number of the record: of two with the same key, the higher one is valid.
+    /// The number of the record. Of two records with the same key, the one with the higher number is valid.
     pub(crate) serial: u64,
     pub(crate) sequence: Sequence,
     pub(crate) list: bool,
@@ -56,7 +56,7 @@ impl Header {
         self.head_start() + self.head as usize
     }
 
-    /// Reads the fixed part, which is only verified with the rest.
+    /// Reads the header, without verifying it: only a whole record can be verified.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         let _sum = from.u64()?;
@@ -92,12 +92,12 @@ fn padded(length: usize) -> usize {
     length.next_multiple_of(ALIGN as usize)
 }
 
-/// The length that a record of an object has at most, for a decision before it is written.
+/// The most bytes that a record of an object may have, for decisions before it is written.
 pub(crate) fn length_of(object: &Object) -> u64 {
     object.memory() as u64 + 1024
 }
 
-/// Appends a record to a buffer, where it will lie at `offset` of its segment. The result is its header.
+/// Appends a record to a buffer. It will be written at `offset` of its segment. Returns its header.
 pub(crate) fn encode(
     out: &mut Vec<u8>,
     seed: Seed,
@@ -126,7 +126,7 @@ pub(crate) fn encode(
     header
 }
 
-/// Writes the sums of a record that is complete otherwise.
+/// Fills in the checksums of a record that is otherwise complete.
 fn seal(record: &mut [u8], header: &Header, seed: Seed, offset: u64) {
     let (head_start, body_start) = (header.head_start(), header.body_start());
     let Some((front, body)) = record.split_at_mut_checked(body_start) else { return };
@@ -151,14 +151,15 @@ impl Content<'_> {
     fn sequence(&self) -> Sequence {
         match self {
             Self::Object(object) => object.sequence(),
-            // Purges concern objects alone.
+            // Purges only concern objects, so a list needs no floors.
             Self::List(_) => Sequence::new(u64::MAX),
         }
     }
 }
 
 impl Record {
-    /// Verifies a record that begins the bytes. `None` if one bit is another one than was written, or the record belongs elsewhere.
+    /// Verifies the record at the start of the bytes. `None` if a single bit differs from the written ones, or if
+    /// the record belongs to another place.
     pub(crate) fn read(bytes: &[u8], seed: Seed, offset: u64) -> Option<Self> {
         let header = Header::read(bytes)?;
         let (head_start, body_start) = (header.head_start(), header.body_start());
@@ -179,9 +180,10 @@ impl Record {
         bytes.get(self.head.clone()).unwrap_or_default()
     }
 
-    /// The body as an allocation of its own, or nearly so.
+    /// The body as an allocation of its own, unless the rest of the record adds little to it.
     pub(crate) fn body(&self, bytes: Vec<u8>) -> Vec<Bytes> {
-        /// A body that is this many times longer than the rest of its record keeps it in memory.
+        /// If the body is this many times longer than the rest of its record, it is not copied, and keeps the rest in
+        /// memory.
         const MUCH: usize = 8;
         if self.body.is_empty() {
             return Vec::new();
@@ -196,7 +198,8 @@ impl Record {
 /// Selecting fields of the variants of an address, the latest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct VariantList {
-    /// Part of the places of the variants, so that a new list never leads to variants of an older one.
+    /// A number that goes into the places of the variants, so that a new list never leads to variants of an older
+    /// list.
     pub(crate) generation: u64,
     pub(crate) names: Vec<foregate_cache::VaryNames>,
 }

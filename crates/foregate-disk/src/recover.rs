@@ -1,5 +1,5 @@
-//! Reading the contents of the process before, while lookups are answered already: an object that
-//! is not found yet is a miss.
+//! Indexes the contents that the previous process has left. Lookups are answered meanwhile: an
+//! object that is not indexed yet is a miss.
 
 use std::io;
 use std::path::Path;
@@ -18,9 +18,9 @@ use crate::segment::{self, ContentsEntry, Log, Segment};
 use crate::stat::{add, get};
 use crate::writer::{BigFile, Container, Writer, first_number};
 
-/// Threads that read segments.
+/// The number of threads that read segments.
 const THREADS: usize = 4;
-/// Names in a folder: more than a limit on bytes leads to.
+/// The most names in a folder: no store has more.
 const MOST: usize = 1 << 24;
 
 /// The segments and files that were found, in no order.
@@ -34,11 +34,11 @@ struct FoundSegment {
     number: u64,
     slot: u16,
     log: Log,
-    /// The end of the last record of a segment that was not sealed, and its records.
+    /// For a segment that was not sealed: the end of its last record, and its records.
     open: Option<(u64, Vec<ContentsEntry>)>,
 }
 
-/// Enters everything that is whole into the index.
+/// Indexes all undamaged contents.
 pub(crate) fn recover(inner: &Arc<Inner>) {
     let found = Mutex::new(FolderContents::default());
     let numbers = segments(inner);
@@ -67,7 +67,8 @@ pub(crate) fn recover(inner: &Arc<Inner>) {
     writer.make_room(inner, 0);
 }
 
-/// The highest number in a name of a segment or file, 0 if there is none. Numbers that no process gives do not count.
+/// The highest number in the name of a segment or file, or 0 if there is none. Numbers above those that a
+/// process can give are ignored.
 pub(crate) fn highest_number(directory: &BlockingDirectory) -> io::Result<u64> {
     let list = |folder: &Path| match directory.list(folder, MOST) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -82,7 +83,7 @@ pub(crate) fn highest_number(directory: &BlockingDirectory) -> io::Result<u64> {
     Ok(numbers.filter(|&number| number < last).max().unwrap_or(0))
 }
 
-/// The numbers of the segments of earlier processes. Files with other names stay.
+/// The numbers of the segments of earlier processes. Files with other names are ignored.
 fn segments(inner: &Inner) -> Vec<u64> {
     let entries = inner.check(inner.directory.blocking().list(Path::new(segment::FOLDER), MOST));
     let numbers = entries.unwrap_or_default().into_iter().filter_map(|entry| segment::number_of(&entry.name));
@@ -115,7 +116,7 @@ fn read_segment(inner: &Inner, number: u64) -> Option<FoundSegment> {
     Some(FoundSegment { number, slot, log, open })
 }
 
-/// Enters a record, unless a newer one with its key is there.
+/// Enters a record into the index, unless the index has a newer record with the same key.
 fn enter(inner: &Inner, entry: &ContentsEntry, slot: u16) {
     let Some(place) = entry.place(slot) else { return };
     let fingerprint = Fingerprint::of(entry.key);
@@ -125,7 +126,8 @@ fn enter(inner: &Inner, entry: &ContentsEntry, slot: u16) {
                 let serial = segment.serial_at(other.offset());
                 segment.number >= inner.first_number || serial.is_none_or(|serial| serial > entry.serial)
             });
-        // Files are entered after records, so one that is here already belongs to this process.
+        // Files of earlier processes are entered after all records. So a file that is here already was
+        // written by this process, and is newer.
         if newer || other.as_big().is_some() || inner.index.replace(fingerprint, other, Some(place)) {
             return;
         }
@@ -134,7 +136,7 @@ fn enter(inner: &Inner, entry: &ContentsEntry, slot: u16) {
 
 fn order_segments(inner: &Inner, writer: &mut Writer, segments: &mut Vec<FoundSegment>) {
     segments.sort_unstable_by_key(|segment| segment.number);
-    // The newest open segment of each log goes on.
+    // The newest open segment of each log is continued.
     for segment in segments.drain(..).rev().collect::<Vec<_>>() {
         match segment.open {
             Some((end, entries)) => writer.resume(inner, segment.slot, entries, end),
@@ -154,7 +156,7 @@ fn read_files(inner: &Inner, files: &mut Vec<(u64, BigFile)>) {
         for entry in inner.check(directory.list(&path, MOST)).unwrap_or_default() {
             let name = path.join(&entry.name);
             let Some(number) = segment::number_of(&entry.name) else {
-                // An unfinished fill, where files cannot be nameless.
+                // A `.part` file is an unfinished fill, on a file system without nameless files.
                 if name.extension().is_some_and(|extension| extension == "part") {
                     inner.check(directory.unlink(&name));
                 }

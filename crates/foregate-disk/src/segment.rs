@@ -1,7 +1,7 @@
 //! Segments: append-only files of records, with a table of contents after the last one.
 //!
-//! The file begins with `sum 8 | magic 4 | kind 4 | store 16 | number 8 | 24 reserved`. A sealed
-//! one ends with 32 bytes for each record and a trailer.
+//! A segment begins with `sum 8 | magic 4 | kind 4 | store 16 | number 8 | 24 reserved`. A sealed
+//! segment ends with 32 bytes for each record and a trailer.
 
 use std::io;
 use std::ops::{Index, IndexMut};
@@ -26,7 +26,7 @@ const TRAILER: u64 = 64;
 const TRAILER_MAGIC: u64 = u64::from_le_bytes(*b"FGfooter");
 const ENTRY: u64 = 32;
 const LIST: u32 = 1 << 31;
-/// Bytes that a scan reads at once: more than the longest record.
+/// The bytes that a scan reads at once. No record is longer.
 const WINDOW: usize = 4 << 20;
 
 /// The log that a segment belongs to.
@@ -87,8 +87,8 @@ impl ContentsEntry {
     }
 }
 
-/// An open segment. The file lives as long as a reader has it, so its space is never another
-/// object's while it is read.
+/// An open segment. Its file exists as long as a reader has it open, so a reader never sees bytes
+/// of another object.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) number: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Segment {
     pub(crate) seed: Seed,
     /// Bytes on the disk.
     pub(crate) bytes: AtomicU64,
-    /// The lowest sequence of an object in it.
+    /// The lowest sequence of an object in the segment.
     pub(crate) lowest: AtomicU64,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Segment {
 pub(crate) struct Contents {
     pub(crate) segment: Segment,
     pub(crate) entries: Vec<ContentsEntry>,
-    /// Where the next record would begin, if there is no table of contents.
+    /// The position of the next record, if the segment has no table of contents.
     pub(crate) open_at: Option<u64>,
 }
 
@@ -134,7 +134,7 @@ impl Segment {
             *sum = seed.sum(0, 0, rest).to_le_bytes();
         }
         if let Err(error) = raw.write_at(&head, 0) {
-            // A name without content would only be removed later.
+            // Remove the file, since the next start would only have to remove it. A failure does no harm.
             let _ = directory.blocking().unlink(&path(number));
             return Err(error);
         }
@@ -174,11 +174,11 @@ impl Segment {
         Ok(Some(Contents { segment, entries, open_at: Some(end) }))
     }
 
-    /// Seals the segment by its table of contents. `end` is where the last record ends.
+    /// Seals the segment with its table of contents. `end` is the end of the last record.
     pub(crate) fn seal(&self, entries: &[ContentsEntry], end: u64) -> io::Result<()> {
         let raw = self.file.blocking();
         raw.sync()?;
-        // Whatever lies after the last record stays there.
+        // Do not overwrite bytes after the last record: append the table to the file.
         let at = raw.stat()?.length.max(end);
         let mut out = Vec::with_capacity(entries.len() * ENTRY as usize + TRAILER as usize);
         for entry in entries {
@@ -199,7 +199,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Reads the table of contents, and the lowest sequence with it. `None` without one.
+    /// Reads the table of contents, and the lowest sequence in it. `None` if the segment has no table.
     fn read_contents(&self, length: u64) -> io::Result<Option<Vec<ContentsEntry>>> {
         let Some(at) = length.checked_sub(TRAILER).filter(|&at| at >= START) else { return Ok(None) };
         let raw = self.file.blocking();
@@ -223,8 +223,8 @@ impl Segment {
         Ok(Some(entries))
     }
 
-    /// Reads record by record up to the first that is not whole. The result has the offset after
-    /// the last one.
+    /// Reads the records one by one, up to the first damaged or incomplete one. The second value is
+    /// the end of the last record before it.
     fn scan(&self) -> io::Result<(Vec<ContentsEntry>, u64)> {
         let (mut entries, mut offset, mut window) = (Vec::new(), START, vec![0; WINDOW]);
         loop {
@@ -248,7 +248,7 @@ impl Segment {
         Some(ContentsEntry { key: header.key, serial: header.serial, offset, length, list: header.list })
     }
 
-    /// The records, for reclaiming: by the table of contents or, without one, by a scan.
+    /// The records, for reclaiming: from the table of contents, or from a scan if there is no table.
     pub(crate) fn entries(&self) -> io::Result<Vec<ContentsEntry>> {
         let length = self.file.blocking().stat()?.length;
         match self.read_contents(length)? {
@@ -257,7 +257,7 @@ impl Segment {
         }
     }
 
-    /// The number of the record at a place, as stored in it.
+    /// The number of the record at an offset, read from its header without verifying the record.
     pub(crate) fn serial_at(&self, offset: u64) -> Option<u64> {
         let mut header = [0; HEADER];
         let read = self.file.blocking().read_at(&mut header, offset).ok()?;
@@ -294,7 +294,7 @@ impl Slots {
         self.segments.get(usize::from(slot))?.as_ref()
     }
 
-    /// Takes a slot. `None` if there is none, which no limit on bytes leads to.
+    /// Puts a segment into a free slot. `None` if all slots are taken: no store has so many segments.
     pub(crate) fn add(&mut self, segment: Arc<Segment>) -> Option<u16> {
         if let Some(slot) = self.free.pop() {
             *self.segments.get_mut(usize::from(slot))? = Some(segment);

@@ -1,7 +1,7 @@
-//! The start of a directory: everything that is written before the store takes objects.
+//! The start of a directory: everything that is written before the store accepts objects.
 //!
-//! A disk that is full, read-only or broken is no reason to serve nothing: the directory stays off, requests go to the origin, and the start is tried
-//! again. Mistakes of configuration are errors.
+//! If the disk is full, read-only or broken, the proxy still serves: the directory is off, requests go to the
+//! origin, and the start is tried again. Mistakes in the configuration are errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ const LOCK: &str = "lock";
 /// The lock of a directory.
 pub(crate) enum FolderLock {
     Held(RawFile),
-    /// There is none, since the disk takes no new file.
+    /// There is no lock, since no file can be created on the disk.
     Missing,
-    /// Another process has it.
+    /// Another process holds the lock.
     Taken,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn is_of_disk(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| DISK.iter().any(|errno| errno.raw_os_error() == code))
 }
 
-/// Locks a directory for this process. A file of the process before is enough where none can be written.
+/// Locks a directory for this process. If no lock file can be written, an existing one is locked.
 pub(crate) fn lock(directory: &BlockingDirectory) -> io::Result<FolderLock> {
     let opened = match directory.open(Path::new(LOCK), OpenHow::replace()) {
         Err(error) if is_of_disk(&error) => directory.open(Path::new(LOCK), OpenHow::read()),
@@ -61,12 +61,12 @@ pub(crate) fn lock(directory: &BlockingDirectory) -> io::Result<FolderLock> {
     }
 }
 
-/// The rest of a start.
+/// A start that may have to be repeated until the disk works.
 #[derive(Debug)]
 pub(crate) struct Start {
-    /// The version of contents that have to be moved to another name.
+    /// The version of old contents that still have to be renamed. `None` if there are none.
     pub(crate) aside: Option<u32>,
-    /// The time between attempts.
+    /// The time between two attempts to start.
     pub(crate) retry: Duration,
 }
 
@@ -81,7 +81,7 @@ impl Start {
         }
         directory.create_folder(Path::new(segment::FOLDER))?;
         directory.create_folder(Path::new(crate::big::FOLDER))?;
-        // A purge waits for this lock, and then finds the journal.
+        // Hold the lock of the journal: a purge waits for it, and then finds the new journal.
         let mut journal = inner.journal.lock();
         let received = inbox::receive(directory)?;
         received.iter().for_each(|received| drop(received.apply(&inner.floors)));
@@ -92,7 +92,7 @@ impl Start {
         Ok(())
     }
 
-    /// Tries again until the disk works. `false` if the process ends before.
+    /// Repeats the start until the disk works. Returns false if the directory is closed before.
     pub(crate) fn wait(mut self, inner: &Inner) -> bool {
         let mut tried = Instant::now();
         loop {

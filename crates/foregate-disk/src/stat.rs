@@ -9,43 +9,43 @@ use foregate_io::Engine;
 pub struct Stat {
     /// The engine for reads of stored contents.
     pub engine: Engine,
-    /// Bytes on the disk, and the most.
+    /// Bytes on the disk.
     pub bytes: u64,
     /// The limit in bytes.
     pub limit: u64,
     /// Objects, and lists of selecting fields.
     pub entries: usize,
-    /// Segments, and objects in files of their own.
+    /// Segments.
     pub segments: usize,
     /// Objects in files of their own.
     pub files: usize,
     /// Bytes of memory for the index and the evicted keys that are remembered.
     pub memory: usize,
-    /// Lookups with an object, and without.
+    /// Lookups that found an object.
     pub hits: u64,
-    /// Lookups without an object.
+    /// Lookups that found no object.
     pub misses: u64,
-    /// Objects that were written, without those that were moved within the store.
+    /// Objects that were written. Objects that were moved within the store are not counted.
     pub stored: u64,
-    /// Bytes written, those of objects that were moved included.
+    /// Bytes that were written, including moved objects.
     pub written: u64,
     /// Objects that were hit and written again when their segment was reclaimed.
     pub moved: u64,
-    /// Objects that went to make room.
+    /// Objects that were evicted to make room.
     pub evicted: u64,
-    /// Objects that were not written: the queue or the file system was full, or the disk off.
+    /// Objects that were not written, because the queue or the file system was full, or the disk was off.
     pub dropped: u64,
-    /// Calls that failed.
+    /// Calls of the operating system that failed.
     pub errors: u64,
     /// Records and files that failed a check.
     pub corrupt: u64,
-    /// Operations that found the disk too slow.
+    /// Operations that were given up since the disk was too slow.
     pub busy: u64,
     /// Files of other stores and versions that were removed at the start.
     pub foreign: u64,
-    /// `true` while the contents of the process before are still being read.
+    /// `true` while the contents of the previous process are still being read.
     pub recovering: bool,
-    /// `true` while the directory is off, since it failed.
+    /// `true` while the directory is off because of failures.
     pub off: bool,
     /// The longest wait for the engine, in microseconds.
     pub longest_wait: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Counters {
     pub(crate) busy: AtomicU64,
     pub(crate) foreign: AtomicU64,
     pub(crate) files: AtomicU64,
-    /// Bytes of memory for the keys of objects that went, when the figures were read last.
+    /// Bytes of memory for the keys of evicted objects, as of the last time when the figures were read.
     pub(crate) ghosts: AtomicU64,
 }
 

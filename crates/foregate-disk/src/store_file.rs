@@ -1,5 +1,5 @@
-//! The file `store`: the identity of a store, its secret, and the clock that continues that of the
-//! process before.
+//! The file `store`: the identity of a store, its secret, and its clock, which the next process
+//! continues.
 
 use std::io;
 use std::path::Path;
@@ -15,14 +15,14 @@ use crate::sums::Seed;
 pub(crate) const NAME: &str = "store";
 const TEMPORARY: &str = "store.new";
 const MAGIC: [u8; 8] = *b"FGATEDSK";
-/// The version of all formats in a store. Contents of another version are moved to another name.
+/// The version of all formats in a store. Contents of another version are renamed.
 pub(crate) const VERSION: u32 = 2;
 const LENGTH: usize = 104;
 
 /// The content of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoreFile {
-    /// A number that grows with each start: part of the numbers of segments, files and records.
+    /// A number that each start increases. The numbers of segments, files and records begin with it.
     pub(crate) epoch: u32,
     pub(crate) id: [u8; 16],
     pub(crate) secret: Secret,
@@ -35,18 +35,19 @@ pub(crate) struct Checkpoint {
     pub(crate) cache: CacheTime,
     /// Seconds since 1970.
     pub(crate) wall: u64,
-    /// The run of the system, and milliseconds since its start, sleep included.
+    /// A random number that identifies this boot of the system. `since_boot` is the time since then
+    /// in milliseconds, including sleep.
     pub(crate) boot: [u8; 16],
     pub(crate) since_boot: u64,
 }
 
-/// The state in which a store file was found.
+/// The state of a store file that an earlier process has left.
 pub(crate) enum StoreFileState {
     Nothing,
     Store(StoreFile),
     /// The store has another version of the formats.
     Other(u32),
-    /// Not readable: the other files of the folder are of no use.
+    /// The file cannot be read, so the other files of the folder are of no use.
     Damaged,
 }
 
@@ -60,8 +61,8 @@ impl Checkpoint {
         Self { cache, wall, boot: boot_id(), since_boot }
     }
 
-    /// The cache's time at a later moment. Within one run of the system, steps of the wall clock do
-    /// not count. Across runs they look like elapsed time, except that the cache's clock never goes
+    /// The cache's time at a later moment. Within one boot of the system, changes of the wall clock
+    /// have no effect. Across boots, they count as elapsed time, but the cache's clock never goes
     /// backwards.
     pub(crate) fn continued(&self, later: &Self) -> CacheTime {
         let same = self.boot == later.boot && self.boot != [0; 16];
@@ -74,7 +75,7 @@ impl Checkpoint {
     }
 }
 
-/// The random number that the kernel draws at its start; zeros if it is not available.
+/// The random number that the kernel chooses at each boot. Zeros if it is not available.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -97,7 +98,7 @@ impl StoreFile {
             (Some(MAGIC), Some(VERSION)) => {
                 Self::read(bytes).map_or(StoreFileState::Damaged, StoreFileState::Store)
             }
-            // The version follows the magic in all versions.
+            // The version follows the magic in every version of the format.
             (Some(MAGIC), Some(version)) if !is_damaged(bytes) || read != LENGTH => {
                 StoreFileState::Other(version)
             }

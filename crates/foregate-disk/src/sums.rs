@@ -1,8 +1,8 @@
-//! Checksums, seeded with the place that the bytes belong to: bytes that are whole but lie elsewhere are refused.
+//! Checksums that are seeded with the place of their bytes: intact bytes at a wrong place are refused.
 
 use twox_hash::XxHash3_64;
 
-/// Content is summed in blocks of this many bytes.
+/// The bytes of content that share a checksum.
 pub(crate) const BLOCK: usize = 32 * 1024;
 
 /// The seed of a segment, a big file or another file of a store.

@@ -38,19 +38,19 @@ pub enum DiskLookup {
     Object {
         /// The response.
         object: Object,
-        /// `true` if it is stale at any age.
+        /// `true` if a soft purge has made the response stale.
         outdated: bool,
     },
-    /// An object with a body that is read piece by piece; the object's own body is empty.
+    /// An object whose body is read piece by piece from `body`. The body in `object` is empty.
     File {
         /// The response.
         object: Object,
-        /// Its body.
+        /// The body of the response.
         body: FileBody,
-        /// `true` if it is stale at any age.
+        /// `true` if a soft purge has made the response stale.
         outdated: bool,
     },
-    /// None.
+    /// The tier has no response for the request.
     Nothing {
         /// The key of the variant that the request asks for, if the address is known to vary.
         variant: Option<Key>,
@@ -70,12 +70,13 @@ impl Disk {
     /// Opens the directories, and restores the floors of purges. It blocks for some milliseconds;
     /// objects are found again in the background.
     ///
-    /// `random` gives random numbers for new stores. The tier's [`secret`](Self::secret) is that of the first directory that has one, since keys
-    /// and tags are hashed with it; a directory with another one starts over.
+    /// `random` gives random numbers for new stores. The tier's [`secret`](Self::secret) is that of the first
+    /// directory with a store. All keys are hashed with it, so a store with another secret is dropped and begins
+    /// anew.
     ///
     /// # Errors
-    /// A directory does not exist, is not for this user, or is used by another process. One on a disk that is full, read-only or broken is no
-    /// error: it is off, and tried again.
+    /// A directory does not exist, is not accessible for this user, or is used by another process. A disk that is
+    /// full, read-only or broken is no error: its directory is off, and the start is tried again.
     pub fn open(
         directories: Vec<DirectorySettings>,
         floors: &Arc<Floors>,
@@ -87,11 +88,13 @@ impl Disk {
         Self::open_locked(locked, floors, random, secret, (Instant::now(), time))
     }
 
-    /// Takes directories over from another process, as [`open`](Self::open) does, in a process that serves already, with its secret and its clock.
-    /// `outside` are the same directories before: the last purges of that process are learned from them.
+    /// Like [`open`](Self::open), but takes the directories over from another process while this process already
+    /// serves, with its `secret` and its clock. `outside` has the same directories, through which this process
+    /// still learns the last purges of the other process.
     ///
     /// # Errors
-    /// The errors of [`open`](Self::open). The other process holds a directory as long as the reason is [`Locked`](crate::Reason::Locked).
+    /// The errors of [`open`](Self::open). The reason is [`Locked`](crate::Reason::Locked) as long as the other
+    /// process holds a directory.
     pub fn take_over(
         directories: Vec<DirectorySettings>,
         outside: &[Arc<OutsideDirectory>],
@@ -102,7 +105,7 @@ impl Disk {
     ) -> Result<Self, OpenError> {
         let locked: Vec<_> = directories.into_iter().map(LockedDirectory::new).collect::<Result<_, _>>()?;
         for directory in outside {
-            // The journal is complete now. One that cannot be read purges everything when it is opened.
+            // The journal is complete now. If it cannot be read, opening the directory purges everything.
             if let Err(error) = directory.learn(floors) {
                 tracing::warn!(%error, "the purges in {} cannot be read", directory.path().display());
             }
@@ -131,20 +134,22 @@ impl Disk {
         self.secret
     }
 
-    /// The moment at which the tier was opened, and the cache's time then: the clock goes on from
-    /// there.
+    /// The moment at which the tier was opened, and the cache's time at that moment. The cache's clock
+    /// continues from it.
     pub fn started(&self) -> (Instant, CacheTime) {
         self.started
     }
 
-    /// The directory of an address, by rendezvous: with weights, and without regard to their order.
+    /// The directory of an address, by weighted rendezvous hashing. The order of directories does not
+    /// matter.
     fn of(&self, key: Key) -> Option<&Arc<Inner>> {
         if let [only] = &self.directories[..] {
             return Some(&only.inner);
         }
         let score = |inner: &Inner| {
             let mixed = crate::sums::Seed::new(&inner.id, b'r', 0).sum(0, 0, &key.to_bits().to_le_bytes());
-            // Uniform in (0, 1); the logarithm makes the share proportional to the size.
+            // The number is uniform in (0, 1). Its logarithm gives each directory a share of the addresses
+            // in proportion to its size.
             let uniform = (mixed >> 11) as f64 / (1_u64 << 53) as f64;
             inner.limit() as f64 / -uniform.max(f64::MIN_POSITIVE).ln()
         };
@@ -152,14 +157,13 @@ impl Disk {
         scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, inner)| inner)
     }
 
-    /// Returns whether the tier may have something for a key. Cheap: it looks at memory alone.
+    /// Returns whether the tier may have a response for a key. It is cheap, since it only uses memory.
     pub fn may_have(&self, key: Key) -> bool {
         self.of(key)
             .is_some_and(|inner| inner.health.is_on() && inner.index.get(Fingerprint::of(key)).is_some())
     }
 
-    /// Looks for a response to a request with this key. Purged ones are not found, nor any with a
-    /// byte that was not written.
+    /// Looks for a response to a request with this key. Purged and damaged responses are not found.
     pub async fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> DiskLookup {
         let Some(inner) = self.of(key) else { return DiskLookup::Nothing { variant: None } };
         if !inner.health.is_on() {
@@ -200,8 +204,8 @@ impl Disk {
         Ok(DiskLookup::Nothing { variant: first })
     }
 
-    /// Stores an object, soon. `false` if it is too large for [`put`](Self::put), or dropped since
-    /// too many wait.
+    /// Queues an object to be stored. Returns false if the object is too large for a segment, or if it
+    /// is dropped since too many objects wait.
     pub fn put(&self, object: &Arc<Object>) -> bool {
         let Some(inner) = self.of(object.key()) else { return false };
         if record::length_of(object) > inner.largest_small() {
@@ -217,37 +221,37 @@ impl Disk {
     /// Returns whether [`put`](Self::put) takes an object with a body of this length; otherwise a
     /// [`fill`](Self::fill) writes it.
     pub fn takes_whole(&self, key: Key, length: u64) -> bool {
-        /// Heads are shorter, as a rule.
+        /// More bytes than most heads have.
         const HEAD: u64 = 8 * 1024;
         self.of(key).is_some_and(|inner| length + HEAD <= inner.largest_small())
     }
 
-    /// Begins a body that is written while it arrives. `None` while nothing is written.
+    /// Begins a body that is written while it arrives. `None` while the disk is off or full.
     pub fn fill(&self, key: Key) -> Option<Fill> {
         let inner = self.of(key)?;
         inner.health.is_writable().then(|| Fill::new(Arc::clone(inner)))
     }
 
     /// Removes the responses of an address with all variants, after a request that has changed it.
-    /// The result says whether a purge of the key has to follow, so that the next process does not
-    /// find them again.
+    /// Returns true if a purge of the key has to follow, so that the next process does not find the
+    /// responses again.
     pub fn remove(&self, key: Key) -> bool {
         self.of(key).is_some_and(|inner| inner.index.remove(Fingerprint::of(key)).is_some())
     }
 
-    /// Purges, at once and in every tier that has the same floors. When the result is there, the
+    /// Purges, at once and in every tier that has the same floors. Once the future is complete, the
     /// purge survives a kill of the process.
     ///
     /// # Errors
-    /// A directory did not take the purge. It counts all the same; a process that begins before the
-    /// directory works again uses nothing of it.
+    /// A directory could not write the purge. The purge is in effect all the same. If the process
+    /// restarts before that directory works again, the new process uses none of its objects.
     pub async fn purge(&self, purge: &Purge<'_>, strength: Strength) -> Result<Sequence, foregate_io::Error> {
         let number = self.floors.purge(purge, strength);
         self.record(purge, strength, number).await?;
         Ok(number)
     }
 
-    /// Writes a purge that counts already, so that it survives a kill.
+    /// Writes a purge that is already in effect, so that it survives a kill of the process.
     ///
     /// # Errors
     /// The errors of [`purge`](Self::purge).
@@ -262,7 +266,8 @@ impl Disk {
         self.record_written(bytes)
     }
 
-    /// The same for the bytes of [`Purge::write`] or [`Floors::repeat`](foregate_cache::Floors::repeat).
+    /// Like [`record`](Self::record), for the bytes of [`Purge::write`] or
+    /// [`Floors::repeat`](foregate_cache::Floors::repeat).
     ///
     /// # Errors
     /// The errors of [`purge`](Self::purge).
@@ -287,14 +292,14 @@ impl Disk {
         self.directories.get(number).map(|directory| &directory.inner)
     }
 
-    /// Changes the limit of a directory. Contents beyond it go soon.
+    /// Changes the limit of a directory. Contents beyond it are evicted soon.
     pub fn set_size(&self, path: &std::path::Path, size: u64) {
         for directory in &self.directories {
             let inner = &directory.inner;
             if inner.directory.blocking().path() == path {
                 inner.bytes.store(size.max(crate::LEAST), Ordering::Relaxed);
                 let making = Arc::clone(inner);
-                // The result is ignored.
+                // The call runs in the background, and its result is ignored.
                 drop(inner.directory.run(move |_| {
                     making.writer.lock().make_room(&making, 0);
                     Ok(())
@@ -303,7 +308,8 @@ impl Disk {
         }
     }
 
-    /// Blocks until everything that was given is on the disk. `false` if the time is over before.
+    /// Blocks until everything that was passed to the tier is on the disk. Returns false if a directory
+    /// takes longer than `most`.
     pub fn flush(&self, most: Duration) -> bool {
         self.directories.iter().all(|directory| directory.flush(most))
     }
@@ -315,7 +321,8 @@ impl Disk {
     }
 }
 
-/// Compares the text, and judges by the purges.
+/// Turns the entry of a place into the result of a lookup. `None` if it is the response for another
+/// text, or was purged.
 fn found(
     inner: &Inner,
     key: Key,

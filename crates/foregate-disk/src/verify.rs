@@ -1,4 +1,4 @@
-//! Reading everything that is stored, and checking it, a part at a time.
+//! Checks everything that is stored, a part at a time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,29 +9,29 @@ use crate::inner::{Inner, PlaceEntry};
 use crate::place::Place;
 use crate::tier::Disk;
 
-/// The position of a check that goes on later.
+/// The position from which a check continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyCursor {
     /// The number of the directory.
     pub directory: usize,
-    /// The number of the part of its index.
+    /// The number of the part of the directory's index.
     pub part: usize,
-    /// Everything up to this fingerprint is checked.
+    /// Everything in this part up to this fingerprint has been checked.
     pub after: Option<u64>,
 }
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Responses and lists of selecting fields that are whole.
+    /// Responses and lists of selecting fields that passed the check.
     pub whole: u64,
-    /// Bytes of them.
+    /// Bytes of these responses and lists.
     pub bytes: u64,
-    /// Damaged ones, which are gone from the store now.
+    /// Damaged responses and lists. They have been removed.
     pub damaged: u64,
-    /// Those that could not be read, since the disk is too slow or off.
+    /// Responses and lists that could not be read, since the disk is too slow or off.
     pub unread: u64,
-    /// Where to go on; `None` at the end.
+    /// The position from which to continue. `None` at the end.
     pub next: Option<VerifyCursor>,
 }
 
@@ -45,7 +45,8 @@ enum Checked {
 }
 
 impl Disk {
-    /// Checks everything from a position on for about this long: checksums, keys and heads. What is damaged is removed, as a lookup would.
+    /// Checks checksums, keys and heads, from a position on and for about `most`. Damaged objects are removed, as
+    /// by a lookup.
     pub async fn verify(&self, from: VerifyCursor, most: Duration) -> Verified {
         let (begin, mut at, mut sum) = (Instant::now(), from, Verified::default());
         while let Some(inner) = self.inner(at.directory) {
@@ -79,11 +80,11 @@ async fn check(inner: &Arc<Inner>, fingerprint: Fingerprint, place: Place) -> Ch
     let body = match inner.entry_at(fingerprint, place).await {
         Err(_) => return Checked::Unread,
         Ok(None) if is_there() => {
-            // A record of another key, which no request can use.
+            // The record has another key, so no request can use it.
             inner.corrupt(fingerprint, place);
             return Checked::Damaged;
         }
-        // The object was removed, because it is damaged or to make room.
+        // The object was removed, either because it is damaged, or to make room.
         Ok(None) => {
             return if inner.index.get(fingerprint).is_none() { Checked::Damaged } else { Checked::Gone };
         }

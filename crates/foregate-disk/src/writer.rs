@@ -1,4 +1,4 @@
-//! The writing end: two logs of segments, and the order in which they are reclaimed.
+//! The writer: two logs of segments, and the order in which segments are reclaimed.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -15,19 +15,19 @@ use crate::record::{self, Content, VariantList};
 use crate::segment::{ContentsEntry, Log, PerLog, Segment};
 use crate::stat::{add, get};
 
-/// A buffer of this length is written at once.
+/// A buffer that has reached this length is written without further delay.
 const BUFFER: usize = 1 << 20;
-/// The longest time that an object is only in memory.
+/// The longest time for which an object waits in a buffer.
 const DELAY: Duration = Duration::from_millis(100);
-/// Lists of selecting fields of one address. A further one replaces the oldest.
+/// The most lists of selecting fields for one address. A further list replaces the oldest.
 const MAX_LISTS: usize = 4;
-/// The longest list of selecting fields as a record.
+/// The most bytes of a record with a list of selecting fields.
 const LIST_LENGTH: u64 = 64 * 1024;
-/// Bytes of the table of contents: for one record, and for the table itself.
+/// The bytes of a table of contents for each record, and those of the table itself.
 const TABLE_ENTRY: u64 = 32;
 const TABLE: u64 = 64;
 
-/// The state of the writer, behind a lock that readers never take.
+/// The state of the writer. Readers never take its lock.
 #[derive(Debug)]
 pub(crate) struct Writer {
     logs: PerLog<Option<OpenLog>>,
@@ -37,12 +37,12 @@ pub(crate) struct Writer {
     pub(crate) bytes: PerLog<u64>,
     pub(crate) files: HashMap<u64, BigFile>,
     pub(crate) ghosts: Ghosts,
-    /// The numbers of the next record, and of the next segment or file.
+    /// The number of the last record. `number` is that of the last segment or file.
     serial: u64,
     number: u64,
 }
 
-/// A unit of reclaiming.
+/// A unit that is reclaimed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Container {
     Segment(u16),
@@ -64,20 +64,20 @@ struct OpenLog {
     slot: u16,
     segment: Arc<Segment>,
     entries: Vec<ContentsEntry>,
-    /// Bytes on the disk; the buffer comes after them.
+    /// The length of the segment on the disk. The buffer will be written after it.
     start: u64,
     buffer: Vec<u8>,
     since: Option<Instant>,
     pending: Vec<Pending>,
 }
 
-/// A record in the buffer, which the index will point to.
+/// A record in the buffer. The index points to it once the buffer is written.
 #[derive(Debug)]
 struct Pending {
     fingerprint: Fingerprint,
     place: Place,
-    /// The previous place of a moved record. If the object has another place by now, that one
-    /// stays.
+    /// The previous place of a moved record. If the object has got a third place meanwhile, the index
+    /// keeps that one.
     from: Option<Place>,
 }
 
@@ -87,12 +87,12 @@ impl OpenLog {
     }
 }
 
-/// The record could not be written; the reason is counted.
+/// The record could not be written. The failure has been counted.
 #[derive(Debug)]
 pub(crate) struct NotWritten;
 
 impl Writer {
-    /// `epoch` is higher than that of all processes before.
+    /// Creates a writer. `epoch` is higher than the epochs of all earlier processes.
     pub(crate) fn new(epoch: u32) -> Self {
         Self {
             logs: PerLog::default(),
@@ -115,7 +115,7 @@ impl Writer {
         self.number
     }
 
-    /// Writes an object, soon.
+    /// Adds an object to a log. It is written with the log's buffer.
     pub(crate) fn put(&mut self, inner: &Inner, object: &Object) -> Result<(), NotWritten> {
         inner.lower(object.sequence());
         if !inner.floors.admits(object) {
@@ -129,16 +129,16 @@ impl Writer {
         Ok(())
     }
 
-    /// The log for an object: the main log if the object is in it, or came back soon after its
-    /// eviction.
+    /// The log for an object: the main log if it has the object already, or if the object comes back
+    /// soon after its eviction.
     pub(crate) fn log_of(&mut self, inner: &Inner, fingerprint: Fingerprint) -> Log {
         let slot = inner.index.get(fingerprint).and_then(Place::slot);
         let log = slot.and_then(|slot| inner.slots.read().get(slot).map(|segment| segment.log));
         if self.ghosts.remove(fingerprint) { Log::Main } else { log.unwrap_or(Log::Probation) }
     }
 
-    /// The key of the place of an object. For a variant, its selecting fields are noted under the
-    /// key of the address first.
+    /// The key under which an object is stored. If the object is a variant, its selecting fields are
+    /// first recorded under the key of the address.
     pub(crate) fn place_of(&mut self, inner: &Inner, object: &Object) -> Result<Key, NotWritten> {
         let key = object.key();
         let Some(vary) = &object.head.vary else { return Ok(key) };
@@ -155,7 +155,7 @@ impl Writer {
         list.names.truncate(MAX_LISTS);
         let log = self.log_of(inner, Fingerprint::of(key));
         self.append(inner, log, key, &Content::List(&list.encode()), None, true)?;
-        // The next variant has to find the list.
+        // Write the list now: the next variant has to find it.
         self.flush(inner, log)?;
         Ok(variant.of_generation(list.generation))
     }
@@ -166,7 +166,7 @@ impl Writer {
         (record.header.key == key).then(|| VariantList::read(record.head(&bytes)))?
     }
 
-    /// Appends a record to a log. `room` says that older contents may go for it.
+    /// Appends a record to a log. `room` is true if older contents may be evicted for it.
     pub(crate) fn append(
         &mut self,
         inner: &Inner,
@@ -228,12 +228,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on with a segment of the process before, which was not sealed.
+    /// Continues an unsealed segment of the previous process.
     pub(crate) fn resume(&mut self, inner: &Inner, slot: u16, entries: Vec<ContentsEntry>, end: u64) {
         let Some(segment) = inner.slots.read().get(slot).cloned() else { return };
         let log = segment.log;
         if self.logs[log].is_some() {
-            // The index of its contents is complete; only the next start takes longer.
+            // If sealing fails, only the next start takes longer: the index already has all records.
             inner.check(segment.seal(&entries, end));
             self.push_old(inner, log, Container::Segment(slot));
             return;
@@ -250,7 +250,7 @@ impl Writer {
         self.logs[log] = Some(open);
     }
 
-    /// Writes the buffer of a log. The index points to its records from then on.
+    /// Writes the buffer of a log, and then lets the index point to the records.
     fn flush(&mut self, inner: &Inner, log: Log) -> Result<(), NotWritten> {
         let Some(open) = &mut self.logs[log] else { return Ok(()) };
         if open.buffer.is_empty() {
@@ -260,8 +260,8 @@ impl Writer {
         let pending = std::mem::take(&mut open.pending);
         if inner.check(written).is_none() {
             add(&inner.counters.dropped, pending.len() as u64);
-            // The end of the failed write is unknown, so no more is written here. A scan finds the
-            // complete objects.
+            // It is unknown how much was written, so the segment is not continued. A scan finds the
+            // complete records.
             if let Some(open) = self.logs[log].take() {
                 self.push(inner, log, Container::Segment(open.slot));
             }
@@ -293,12 +293,12 @@ impl Writer {
     /// Writes all buffers.
     pub(crate) fn flush_all(&mut self, inner: &Inner) {
         for log in [Log::Probation, Log::Main] {
-            // The reason is counted.
+            // A failure has been counted.
             let _ = self.flush(inner, log);
         }
     }
 
-    /// Writes the buffers that have waited long enough. `false` if there is none with content.
+    /// Writes the buffers that have waited long enough. Returns true if another buffer still waits.
     pub(crate) fn flush_old(&mut self, inner: &Inner) -> bool {
         let mut waiting = false;
         for log in [Log::Probation, Log::Main] {
@@ -330,8 +330,8 @@ impl Writer {
         self.queues[log].push_back(container);
     }
 
-    /// Puts a container of the process before at the front of a queue: they come from the newest to
-    /// the oldest.
+    /// Puts a container of an earlier process at the front of a queue. The caller passes the newest
+    /// container first.
     pub(crate) fn push_old(&mut self, inner: &Inner, log: Log, container: Container) {
         self.bytes[log] += self.bytes_of(inner, container);
         self.queues[log].push_front(container);
@@ -344,12 +344,12 @@ impl Writer {
         }
     }
 
-    /// The room that open segments may still take.
+    /// The bytes by which the open segments may still grow.
     pub(crate) fn open_room(&self, inner: &Inner) -> u64 {
         self.logs.iter().flatten().map(|open| inner.segment_size().saturating_sub(open.start)).sum()
     }
 
-    /// Enters a file that has got its name.
+    /// Enters a complete file into the index and its queue.
     pub(crate) fn add_file(&mut self, inner: &Inner, number: u64, file: BigFile) {
         self.queue_file(inner, number, file);
         let before = inner.index.set(file.fingerprint, Place::big(number));
@@ -365,8 +365,8 @@ impl Writer {
         self.push(inner, file.log, Container::File(number));
     }
 
-    /// Removes the file of an object that was replaced or is gone. Its place in the queue is
-    /// skipped later.
+    /// Removes the file of an object that was replaced or evicted. Its entry in the queue is skipped
+    /// later.
     pub(crate) fn remove_file(&mut self, inner: &Inner, number: u64) {
         let Some(file) = self.files.remove(&number) else { return };
         inner.counters.files.store(self.files.len() as u64, Ordering::Relaxed);
@@ -383,7 +383,7 @@ impl Writer {
     }
 }
 
-/// The bits of a number below its epoch.
+/// The number of bits of a segment's or file's number that are below its epoch.
 pub(crate) const EPOCH_SHIFT: u32 = 24;
 
 /// The first number of segments and files of a process.

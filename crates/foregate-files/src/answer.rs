@@ -9,44 +9,44 @@ use foregate_wire::{HeaderList, NameId};
 use crate::kind::content_type;
 use crate::rules::Rules;
 
-/// Times of change before this one, the 3rd of January 1980, are those of builds that give all
-/// files the same: the start of 1970, that of 1980 (zip), or a second after it.
+/// Modification times before this one (3 January 1980) count as made up: reproducible builds give all files one fixed
+/// time, such as the start of 1970, the start of 1980 (zip), or a second later.
 const PINNED: i64 = 315_705_600;
 
 /// The facts about a file that its validators depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// The time of the last change of its content: seconds since 1970, and nanoseconds.
+    /// The modification time of the content: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
-    /// The time of the last change of its inode.
+    /// The change time of the inode: seconds since 1970, and nanoseconds.
     pub changed: (i64, u32),
-    /// The number of its inode.
+    /// The inode number.
     pub inode: u64,
 }
 
 /// A file that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'a> {
-    /// The name of the plain file below the served folder.
+    /// The name of the file below the served folder, without the suffix of a precompressed variant.
     pub name: &'a [u8],
-    /// The facts about the file that is sent, which may be a variant.
+    /// The facts about the file that is sent: the plain file or a precompressed variant.
     pub stat: Stat,
-    /// The coding of the file that is sent.
+    /// The content coding of the file that is sent; `None` for the plain file.
     pub coding: Option<ContentCoding>,
 }
 
 /// The parts of a GET or HEAD request that matter for files.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRequest<'a> {
-    /// Its fields.
+    /// The header fields of the request.
     pub headers: &'a HeaderList,
-    /// The method is HEAD.
+    /// True if the method is HEAD.
     pub head: bool,
-    /// Seconds since 1970.
+    /// The current time, seconds since 1970.
     pub now: u64,
-    /// A random number, for the boundary between several parts.
+    /// A random number for the boundary of a `multipart/byteranges` body.
     pub boundary: u64,
 }
 
@@ -55,18 +55,18 @@ pub struct FileRequest<'a> {
 pub struct Answer {
     /// 200, 206, 304, 412 or 416.
     pub status: u16,
-    /// The body, also where a HEAD has none.
+    /// The body that a GET request gets. It is set for a HEAD request too, although no body is sent then.
     pub content: Content,
     /// The length of the body in bytes.
     pub length: u64,
 }
 
 impl Stat {
-    /// The value of ETag: strong, unless the file was changed in this very second and so may change
-    /// again without another time.
+    /// The value of ETag. It is weak if the file was changed just now, in this second or the one before, because another
+    /// change might not change the modification time. Otherwise it is strong.
     ///
-    /// Machines with the same file and the same time of change give the same value. If a build
-    /// gives all files one time, the inode distinguishes versions.
+    /// Machines that have the same file with the same modification time give the same value. If a build gives all files
+    /// one time, the inode distinguishes versions.
     fn etag(&self, coding: Option<ContentCoding>, now: u64) -> String {
         let (seconds, nanoseconds) = self.modified;
         let weak = if self.seconds() + 1 >= now && self.seconds() <= now { "W/" } else { "" };
@@ -81,7 +81,7 @@ impl Stat {
         tag
     }
 
-    /// Returns true if the time of change says nothing about the content.
+    /// Returns true if the modification time is a fixed one, which says nothing about the content.
     pub fn is_pinned(&self) -> bool {
         self.modified.0 < PINNED
     }
@@ -92,7 +92,7 @@ impl Stat {
 }
 
 impl FileRequest<'_> {
-    /// Returns true if it has neither conditions nor ranges, so that the answer is all of a file.
+    /// Returns true if the request has neither conditions nor ranges: the answer is then the whole file.
     pub fn is_plain(&self) -> bool {
         const SELECTING: [NameId; 5] = [
             NameId::IfMatch,
@@ -106,15 +106,15 @@ impl FileRequest<'_> {
 }
 
 impl Answer {
-    /// The answer with all of a file, to a request that [is plain](FileRequest::is_plain).
+    /// The answer to a [plain](FileRequest::is_plain) request: the whole file.
     pub fn whole(size: u64) -> Self {
         Self { status: 200, content: Content::Whole, length: size }
     }
 }
 
 impl Rules {
-    /// The fields of the answer to a plain request. `None`: they change with the time, since the file was changed just
-    /// now, or is said to be changed in the future.
+    /// The fields of the answer to a plain request. `None` if they still depend on the current time, because the file was
+    /// changed just now or has a modification time in the future.
     pub fn whole(&self, document: &Document<'_>, now: u64) -> Option<HeaderList> {
         if document.stat.seconds() + 1 >= now {
             return None;
@@ -125,9 +125,8 @@ impl Rules {
         Some(out)
     }
 
-    /// Writes the fields of the answer into `out`, behind those that are there. Conditions are
-    /// evaluated in the order of RFC 9110, section 13.2.2. The length is no field: the caller
-    /// frames the body.
+    /// Appends the fields of the answer to `out`. Conditions are evaluated in the order of RFC 9110, section 13.2.2. There
+    /// is no Content-Length: the caller frames the body.
     pub fn answer(&self, document: &Document<'_>, asked: &FileRequest<'_>, out: &mut HeaderList) -> Answer {
         let (stat, size) = (&document.stat, document.stat.size);
         let etag = stat.etag(document.coding, asked.now);
@@ -142,7 +141,7 @@ impl Rules {
             Conditions::Failed => return Answer { status: 412, content: Content::None, length: 0 },
         }
         let parts = match asked.head {
-            // Ranges are for GET alone (RFC 9110, section 14.2).
+            // Only GET requests have ranges (RFC 9110, section 14.2).
             true => Ranges::Whole,
             false => ranges(asked.headers, &of, size, asked.now),
         };
@@ -178,7 +177,7 @@ impl Rules {
         answer
     }
 
-    /// The fields that a 304 has as well.
+    /// The fields that a 304 response has too.
     fn validators(&self, document: &Document<'_>, etag: &str, now: u64, out: &mut HeaderList) {
         if !document.stat.is_pinned() {
             // Never later than Date (RFC 9110, section 8.8.2.1).

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-/// The type of a file with an unknown extension or none.
+/// The type of a file that has an unknown extension or none.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// Types of names that the table of `mime_guess` lacks, or has under an outdated name.
+/// Extensions, with types that `mime_guess` lacks or gives an outdated name.
 const OWN: [(&str, &str); 6] = [
     ("geojson", "application/geo+json"),
     ("jxl", "image/jxl"),
@@ -15,7 +15,7 @@ const OWN: [(&str, &str); 6] = [
     ("webmanifest", "application/manifest+json"),
 ];
 
-/// The value of Content-Type for a file with this name. Text is UTF-8.
+/// The value of Content-Type for a file with this name. Text gets the charset UTF-8.
 pub fn content_type(name: &[u8]) -> Cow<'static, str> {
     let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     let Some(dot) = last.iter().rposition(|&byte| byte == b'.').filter(|dot| *dot > 0) else {

@@ -1,9 +1,9 @@
-//! Decisions about static files, without I/O: the names that a request stands for, their types and validators, conditions, ranges,
-//! precompressed variants and listings of folders.
+//! Decisions about static files, without I/O: the names of the files that a request may mean, their media types and
+//! validators, conditions, ranges, precompressed variants and listings of folders.
 //!
 //! A request passes these stages; the caller opens the files:
 //!
-//! 1. [`Name::read`] decodes the path of the request, or says that no file can have it.
+//! 1. [`Name::read`] decodes the path of the request, or finds that no file can have this path.
 //! 2. [`Rules::candidates`] gives the names to try, in order.
 //! 3. For the file that was found, [`Rules::variants`] gives the codings of variants to look for in the same folder, with their
 //!    [`suffix`].

@@ -4,7 +4,7 @@ use foregate_cache::format_date;
 
 use crate::name::encode;
 
-/// The most names in a listing. A folder with more is listed up to here, and the listing says so.
+/// The most names in a listing. A listing of a larger folder is cut after them, and says so.
 pub const NAMES_MOST: usize = 10_000;
 
 /// A file or folder of a listing.
@@ -12,7 +12,7 @@ pub const NAMES_MOST: usize = 10_000;
 pub struct Entry {
     /// Its name.
     pub name: Vec<u8>,
-    /// The entry is a folder.
+    /// True if the entry is a folder.
     pub is_folder: bool,
     /// Bytes.
     pub size: u64,
@@ -20,13 +20,13 @@ pub struct Entry {
     pub modified: u64,
 }
 
-/// Puts folders first, then by name without regard to case.
+/// Sorts entries: folders first, then by name, ignoring case.
 pub fn sort(entries: &mut [Entry]) {
     entries
         .sort_by_cached_key(|entry| (!entry.is_folder, entry.name.to_ascii_lowercase(), entry.name.clone()));
 }
 
-/// Returns whether a client prefers JSON, by its field Accept.
+/// Returns true if the Accept field prefers JSON to HTML.
 pub fn prefers_json(accept: Option<&[u8]>) -> bool {
     let quality = |wanted: &str| {
         let elements = accept.unwrap_or_default().split(|&byte| byte == b',');
@@ -41,7 +41,7 @@ pub fn prefers_json(accept: Option<&[u8]>) -> bool {
     quality("application/json") > quality("text/html")
 }
 
-/// A page with the entries of the folder at the decoded path `path`.
+/// An HTML page with the entries of the folder at the decoded path `path`. `is_whole` is false if entries are missing.
 pub fn html(path: &[u8], entries: &[Entry], is_whole: bool) -> Vec<u8> {
     let mut title = b"Index of ".to_vec();
     escape(path, &mut title);
@@ -62,7 +62,7 @@ pub fn html(path: &[u8], entries: &[Entry], is_whole: bool) -> Vec<u8> {
     }
     for entry in entries {
         let slash: &[u8] = if entry.is_folder { b"/" } else { b"" };
-        // Without the dot a name with a colon would be a scheme.
+        // Without `./`, a browser would read a name with a colon as a scheme.
         out.extend_from_slice(b"<tr><td><a href=\"./");
         encode(&entry.name, &mut out);
         out.extend_from_slice(slash);
@@ -84,8 +84,7 @@ pub fn html(path: &[u8], entries: &[Entry], is_whole: bool) -> Vec<u8> {
     out
 }
 
-/// The entries of a folder as JSON, with the members that NGINX has: `name`, `type`, `mtime` and
-/// `size`.
+/// The entries of a folder as JSON, with the same members as in NGINX: `name`, `type`, `mtime` and `size`.
 pub fn json(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 + entries.len() * 100);
     out.extend_from_slice(b"[");
@@ -112,7 +111,7 @@ pub fn json(entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-/// Text in HTML; bytes that are no UTF-8 are replaced.
+/// Appends text, escaped for HTML. Bytes that are not valid UTF-8 are replaced.
 fn escape(text: &[u8], out: &mut Vec<u8>) {
     for character in String::from_utf8_lossy(text).chars() {
         match character {
@@ -126,7 +125,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A size for people.
+/// A size in human-readable form.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {

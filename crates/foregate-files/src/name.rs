@@ -3,25 +3,24 @@
 /// The only folder with a leading dot that is served (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// The longest segment that a file system has, bytes.
+/// The longest name that file systems allow, bytes.
 const LONGEST: usize = 255;
 
 /// The name of a file or folder below the served folder, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Segments with one slash between two, without one at either end. Empty: the served folder
+    /// The segments of the name, separated by single slashes, without a slash at either end. Empty for the served folder
     /// itself.
     pub bytes: Vec<u8>,
-    /// The path ended with a slash, which asks for a folder.
+    /// True if the path ended with a slash, and thus asks for a folder.
     pub is_folder: bool,
 }
 
 impl Name {
-    /// Reads the normal form of a path. `None`: no file has this name.
+    /// Reads a name from the normal form of a path. `None`: no file can have this name.
     ///
-    /// There is one reading alone: an escape of a slash, a backslash or NUL, an empty segment and a
-    /// dot segment name no file. Names that begin with a dot are not served unless `dotfiles` says
-    /// so, except below `/.well-known`.
+    /// A path has only one reading: with an escaped slash, backslash or NUL, with an empty segment or with a dot segment,
+    /// it names no file. Names that begin with a dot are served only if `dotfiles` is set, or below `/.well-known`.
     pub fn read(path: &[u8], dotfiles: bool) -> Option<Self> {
         let path = path.strip_prefix(b"/")?;
         if path.is_empty() {
@@ -71,7 +70,7 @@ fn decode(segment: &[u8], out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends a name to a path or a link, with everything escaped but unreserved characters.
+/// Appends a name to a path or a link. All characters except unreserved ones are escaped.
 pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in name {
@@ -84,8 +83,8 @@ pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns true if a name in the configuration stands for a file below a folder: without a slash at
-/// its start, and without dot segments.
+/// Returns true if a name in the configuration is relative to a folder: it has no slash at its start and no dot
+/// segments.
 pub fn relative(name: &str) -> bool {
     let is_name = |segment: &str| !matches!(segment, "" | "." | "..");
     name.split('/').all(is_name) && !name.contains('\0')

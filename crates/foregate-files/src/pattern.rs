@@ -1,29 +1,29 @@
 //! Patterns of names, as in `on="*.css"`.
 
-/// Patterns for names of files: one of them has to match. `*` stands for any part of a segment,
-/// `**` also for slashes, `?` for one character. A pattern without a slash is held against the last
-/// segment, one with a slash against the whole path.
+/// Patterns for names of files; a name matches if one of them does. `*` matches any characters within a segment, `**`
+/// also matches slashes, and `?` matches one character. A pattern without a slash is compared with the last segment of
+/// the name, a pattern with a slash with the whole name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     any_of: Vec<Box<[u8]>>,
 }
 
-/// A text that is no pattern.
+/// The error for a text that contains no pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PatternError;
 
 impl Pattern {
-    /// Reads patterns with spaces between them.
+    /// Reads patterns that are separated by spaces.
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// The text contains no pattern.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let any_of: Vec<Box<[u8]>> = text.split_ascii_whitespace().map(|one| one.as_bytes().into()).collect();
         if any_of.is_empty() { Err(PatternError) } else { Ok(Self { any_of }) }
     }
 
-    /// Returns whether a name, without a slash at its start, matches.
+    /// Returns true if a name matches. The name has no slash at its start.
     pub fn matches(&self, name: &[u8]) -> bool {
         let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
         self.any_of.iter().any(|pattern| match &**pattern {
@@ -34,9 +34,8 @@ impl Pattern {
     }
 }
 
-/// The usual way without recursion: where the rest does not fit, the last star takes one byte more.
-/// Of two kinds of stars the last of each is remembered: one that passes slashes, and one within a
-/// segment.
+/// Matches a name against one pattern without recursion: if the rest of the name does not match, the last star takes
+/// one byte more. The last `*`, which matches within a segment, and the last `**` are remembered separately.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let (mut within, mut across) = (None, None);

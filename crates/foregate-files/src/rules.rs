@@ -10,18 +10,18 @@ use crate::template::Template;
 /// The settings of a served folder.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// Names of the file that stands for a folder, the first that is there. Default: `index.html`.
+    /// The names of index files. The first file that exists is sent for its folder. Default: `index.html`.
     pub index: Vec<Box<str>>,
     /// Places to look for a file, in order. Default: `$path`.
     pub places: Vec<Template>,
-    /// Codings with files next to the plain one, such as `app.js.br`, in order of preference.
+    /// The codings of precompressed variants, such as `app.js.br` next to `app.js`, in order of preference.
     /// Default: none.
     pub precompressed: Vec<ContentCoding>,
     /// Folders without an index are listed. Default: no.
     pub listing: bool,
     /// Files with a dot at the start of their names are served. Default: no.
     pub dotfiles: bool,
-    /// Lifetimes, of which the first that matches counts. Default: none.
+    /// Lifetimes; the first that matches a file applies. Default: none.
     pub expires: Vec<Expires>,
 }
 
@@ -41,11 +41,11 @@ impl Default for Rules {
 /// The lifetime of files in caches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expires {
-    /// Seconds; 0: a cache asks each time.
+    /// The lifetime in seconds. With 0, a cache revalidates the file for each request.
     pub seconds: u64,
-    /// The file never changes under its name, so that no reload asks for it again (RFC 8246).
+    /// True if a file with this name never changes, so that browsers need not revalidate it on a reload (RFC 8246).
     pub immutable: bool,
-    /// The names that it is for; `None`: all.
+    /// The names of the files that this lifetime applies to; `None` for all files.
     pub on: Option<Pattern>,
 }
 
@@ -65,10 +65,10 @@ impl Expires {
 pub struct Candidate {
     /// The name below the served folder; empty: the folder itself.
     pub name: Vec<u8>,
-    /// The request is for a folder: for its index, or its listing.
+    /// True if the request asks for a folder: for its index file or its listing.
     pub is_folder: bool,
-    /// The path of the request itself, so that a folder without a slash at its end is redirected
-    /// to.
+    /// True if the name is the path of the request itself. If it is a folder and the path lacks the slash at its end, the
+    /// request is redirected.
     pub is_path: bool,
 }
 
@@ -87,14 +87,14 @@ impl Rules {
         AcceptEncoding::of(headers.get_all(NameId::AcceptEncoding)).order(&self.precompressed)
     }
 
-    /// The lifetime of a file.
+    /// The lifetime of the file with this name; `None` if no rule applies.
     pub fn expires(&self, name: &[u8]) -> Option<&Expires> {
         let is_for = |expires: &&Expires| expires.on.as_ref().is_none_or(|on| on.matches(name));
         self.expires.iter().find(is_for)
     }
 }
 
-/// The end of the name of a file in this coding.
+/// The suffix of the file names of variants in this coding.
 pub fn suffix(coding: ContentCoding) -> &'static str {
     match coding {
         ContentCoding::Gzip => ".gz",

@@ -8,7 +8,7 @@ const PATH: &str = "$path";
 /// A place to look for the file of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Template {
-    /// `$path`: the file of the path, or the index of the folder.
+    /// `$path`: the file at the path of the request, or the index of the folder there.
     Path,
     /// `$path` with text around it.
     Around(Box<str>, Box<str>),
@@ -21,7 +21,7 @@ pub enum Template {
 pub enum TemplateError {
     /// The place begins neither with `/` nor with `$path`.
     Relative,
-    /// The place has a variable other than `$path`, or that twice.
+    /// The place has a variable other than `$path`, or has `$path` twice.
     Variable,
     /// The place has empty or dot segments.
     Segments,
@@ -32,7 +32,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// The text is none.
+    /// The text is not a valid template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         if text == PATH {
             return Ok(Self::Path);
@@ -57,7 +57,7 @@ impl Template {
         Ok(Self::Around(before.trim_matches('/').into(), after.into()))
     }
 
-    /// The name that it stands for. `None`: there is none for this request.
+    /// The name to look for if the request has this name. `None` if the template cannot apply to the request.
     pub fn candidate(&self, name: &Name) -> Option<Candidate> {
         match self {
             Self::Path => {

@@ -3,29 +3,29 @@
 //! The rewriter decodes bytes to characters for handlers, and encodes them again. Both ways must be lossless for any input,
 //! including invalid bytes and characters that are split between pieces.
 //!
-//! A document in UTF-8 is passed on as UTF-8, in pieces of whole characters, which costs little. Each invalid byte
-//! becomes a [stand-in](STAND_INS) on its way in and is restored on its way out. Stand-ins in the
-//! document itself are mapped in the same way, so that the way back is unambiguous.
+//! A document in UTF-8 is passed to the rewriter as UTF-8, in pieces of whole characters. Each invalid byte becomes a
+//! [stand-in](STAND_INS) before the rewriter, and is restored after it. If the document itself contains a stand-in,
+//! each byte of this character becomes a stand-in, so that restoring is unambiguous.
 //!
-//! Documents in other encodings are declared as windows-1252: its decoder gives each of the 256 bytes a character, and its
-//! encoder gives it back.
+//! Documents in other encodings are declared to the rewriter as windows-1252, whose decoder maps each of the 256 bytes
+//! to a character, and whose encoder maps it back.
 //!
-//! The resulting characters are called *transparent* here.
+//! Text in this form is called *transparent* here.
 
 use std::borrow::Cow;
 
 use encoding_rs::WINDOWS_1252;
 
-/// The first of 256 characters for private use that stand for bytes; no byte below 0x80 needs one.
+/// The first of 256 private-use characters, one for each byte. Bytes below 0x80 do not need theirs.
 const STAND_INS: u32 = 0x10_fe00;
-/// Characters that no transparent text has: stand-ins of bytes that need none.
+/// Two characters that no transparent text contains: the stand-ins of bytes that need no stand-in.
 pub(crate) const UNUSED: [char; 2] = ['\u{10fe00}', '\u{10fe01}'];
-/// The first byte of all stand-ins in UTF-8, and of few other characters.
+/// The first byte of every stand-in in UTF-8. Few other characters begin with this byte.
 const FIRST: u8 = 0xf4;
-/// The bytes of a stand-in.
+/// The length of a stand-in in UTF-8, bytes.
 const LENGTH: usize = 4;
 
-/// The byte of a stand-in.
+/// The byte that a stand-in represents; `None` for any other character.
 fn byte_of(character: char) -> Option<u8> {
     u8::try_from(u32::from(character).checked_sub(STAND_INS)?).ok()
 }
@@ -40,8 +40,9 @@ pub(crate) fn stands_in(text: &str) -> bool {
     may_stand_in(text.as_bytes()) && text.chars().any(|character| byte_of(character).is_some())
 }
 
-/// The start of a document in UTF-8 as the rewriter gets it: bytes of no character, and stand-ins, are replaced. Gives how
-/// many of the bytes that are: a character of which the end is missing is left for later, but not if they are the `last`.
+/// Converts input of a document in UTF-8 for the rewriter: invalid bytes and characters that look like stand-ins are
+/// replaced by stand-ins. Also returns the number of converted bytes: an incomplete character at the end is left for
+/// the next call, unless `last` says that no more input follows.
 pub(crate) fn load(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
     if bytes.is_ascii() {
         return (Cow::Borrowed(bytes), bytes.len());
@@ -62,7 +63,7 @@ fn replaced(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
         replace(chunk.valid(), &mut loaded);
         taken += chunk.valid().len();
         let others = chunk.invalid();
-        // A character that may go on after the end.
+        // An incomplete character, whose remaining bytes may come with the next piece.
         let begun = taken + others.len() == bytes.len()
             && std::str::from_utf8(others).is_err_and(|error| error.error_len().is_none());
         if begun && !last {
@@ -74,7 +75,7 @@ fn replaced(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
     (Cow::Owned(loaded.into_bytes()), taken)
 }
 
-/// Adds a text, with others for its stand-ins.
+/// Adds a text. Each byte of a character that looks like a stand-in is replaced by the stand-in of the byte.
 fn replace(text: &str, loaded: &mut String) {
     for character in text.chars() {
         match byte_of(character) {
@@ -101,7 +102,7 @@ pub(crate) fn load_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(loaded)
 }
 
-/// Appends output of the rewriter, with stand-ins turned into their bytes. Needs whole characters.
+/// Appends output of the rewriter and turns stand-ins into their bytes. The output has to consist of whole characters.
 #[cold]
 pub(crate) fn unload(mut bytes: &[u8], out: &mut Vec<u8>) {
     while let Some(at) = memchr::memchr(FIRST, bytes) {
@@ -118,12 +119,12 @@ pub(crate) fn unload(mut bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// The bytes of a transparent text of a document that is not in UTF-8.
+/// Converts a transparent text to bytes, for a document that is not in UTF-8.
 pub(crate) fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     WINDOWS_1252.encode(text).0
 }
 
-/// The transparent text of bytes of a document that is not in UTF-8.
+/// Converts bytes to transparent text, for a document that is not in UTF-8.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     WINDOWS_1252.decode_without_bom_handling(bytes).0.into_owned()
 }

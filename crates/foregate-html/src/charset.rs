@@ -1,11 +1,12 @@
 //! The character encoding of a document, and the encoding of inserted text.
 //!
-//! Inserted text is encoded in the document's encoding, and then brought into the
-//! [transparent form](crate::carry) of the rewriter: see [`Charset::transparent`]. The form of documents that are
-//! not in UTF-8 has a character for each byte, which works if bytes below 0x80 mean ASCII wherever markup may be: in UTF-8, in
-//! all encodings of one byte, and in Shift_JIS, EUC-JP, EUC-KR, Big5, GBK and gb18030, whose second bytes are never `<`, `>`, `&`,
-//! a quote, a blank or a slash. They may be letters, though, or `@`: [`Charset::mask`] hides those from features that read text.
-//! Documents in UTF-16, ISO-2022-JP and the replacement encodings of the standard are not rewritten.
+//! Inserted text is encoded in the document's encoding, and then converted to the [transparent form](crate::carry) of
+//! the rewriter: see [`Charset::transparent`]. If a document is not in UTF-8, this form has a character for each byte.
+//! It can only be used for encodings in which the bytes of markup always mean ASCII. These are all single-byte
+//! encodings, and Shift_JIS, EUC-JP, EUC-KR, Big5, GBK and gb18030, because the second byte of a character is never
+//! `<`, `>`, `&`, a quote, a blank or a slash there. It may be a letter or `@`, though: [`Charset::mask`] hides such
+//! bytes from features that read text. Documents in UTF-16, ISO-2022-JP and the replacement encodings of the standard
+//! are not rewritten.
 
 use std::borrow::Cow;
 
@@ -20,29 +21,29 @@ use crate::carry;
 /// The length of a document's start that is searched for a `meta` with its encoding, bytes (HTML, "prescan a byte stream").
 pub const PRESCAN: usize = 1024;
 
-/// Byte-order marks: of UTF-8, and of the two forms of UTF-16.
+/// The byte-order marks of UTF-8, UTF-16BE and UTF-16LE.
 pub(crate) const MARKS: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe"];
 
-/// The first character of those that stand for second bytes below 0x80.
+/// The first of the characters that [`Charset::mask`] writes in place of second bytes below 0x80.
 const MASK: u32 = 0xe000;
 
-/// The encoding of a document, one that the rewriter can deal with.
+/// The encoding of a document. The rewriter supports all encodings that this type can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charset(&'static Encoding, EncodingSource);
 
 /// How the encoding was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EncodingSource {
-    /// The document says so, or the head of the response.
+    /// The document or the head of the response declares the encoding.
     Told,
-    /// No declaration: browsers may choose another encoding, by a later `meta` or by guessing.
+    /// Nothing declares the encoding. Browsers may choose another one because of a later `meta`, or by guessing.
     Assumed,
 }
 
 /// The result of sniffing the start of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SniffResult {
-    /// Its encoding.
+    /// The encoding of the document.
     Known(Charset),
     /// The encoding is not supported.
     Unsupported,
@@ -53,10 +54,11 @@ pub(crate) enum SniffResult {
 impl Charset {
     /// The encoding of most documents.
     pub const UTF_8: Self = Self(UTF_8, EncodingSource::Told);
-    /// The encoding of documents without a declaration: browsers in most places read them as this one.
+    /// The encoding assumed for documents without a declaration: the default of browsers in most countries.
     const ASSUMED: Self = Self(WINDOWS_1252, EncodingSource::Assumed);
 
-    /// The encoding of this name (Encoding Standard, section 4.2); `None` for one that is not known, or cannot be rewritten.
+    /// The encoding with this label (Encoding Standard, section 4.2); `None` if the label is unknown, or if documents in
+    /// the encoding cannot be rewritten.
     pub fn of_label(label: &[u8]) -> Option<Self> {
         Self::of(Encoding::for_label(label)?)
     }
@@ -71,13 +73,13 @@ impl Charset {
         self.0.name()
     }
 
-    /// Returns true if the document or the head of the response declares it.
+    /// Returns true if the document or the head of the response declares the encoding.
     pub(crate) fn is_told(self) -> bool {
         self.1 == EncodingSource::Told
     }
 
-    /// A text with the same meaning in every encoding that a browser may choose: without a declaration, characters
-    /// outside of ASCII become references.
+    /// The text in a form that means the same in every encoding that a browser may choose: if nothing declares the
+    /// encoding, characters outside of ASCII become references.
     pub(crate) fn plain(self, text: &str) -> Cow<'_, str> {
         if self.1 == EncodingSource::Told || text.is_ascii() {
             return Cow::Borrowed(text);
@@ -92,7 +94,8 @@ impl Charset {
         Cow::Owned(plain)
     }
 
-    /// A text as it stands in the document; characters that the encoding does not have become references.
+    /// The transparent form of a text in this encoding, for the rewriter. Characters that the encoding lacks become
+    /// references.
     pub fn transparent(self, text: &str) -> Cow<'_, str> {
         if text.is_ascii() {
             return Cow::Borrowed(text);
@@ -108,7 +111,7 @@ impl Charset {
         self.0.encode(text).0
     }
 
-    /// The bytes that a transparent text stands for.
+    /// Converts a transparent text to the bytes that it represents.
     pub(crate) fn bytes_of(self, text: &str) -> Cow<'_, [u8]> {
         if !self.is_utf8() {
             return carry::bytes_of(text);
@@ -122,24 +125,24 @@ impl Charset {
         self == Self::UTF_8
     }
 
-    /// The start of a document as the rewriter gets it, and how much that is: see [`carry::load`].
+    /// Converts input for the rewriter, and also returns the number of converted bytes: see [`carry::load`].
     pub(crate) fn load(self, bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
         if self.is_utf8() { carry::load(bytes, last) } else { (Cow::Borrowed(bytes), bytes.len()) }
     }
 
-    /// The encoding that the rewriter is set to.
+    /// The encoding that the rewriter is told: UTF-8 or windows-1252 (see [`carry`]).
     pub(crate) fn carrier(self) -> AsciiCompatibleEncoding {
         let carrier = if self.is_utf8() { UTF_8 } else { WINDOWS_1252 };
         AsciiCompatibleEncoding::new(carrier).expect("both are compatible with ASCII")
     }
 
-    /// Returns true if second bytes of characters may look like ASCII.
+    /// Returns true if the second byte of a character may look like ASCII.
     pub(crate) fn needs_mask(self) -> bool {
         [BIG5, EUC_KR, GB18030, GBK, SHIFT_JIS].contains(&self.0)
     }
 
-    /// Hides second bytes that look like ASCII from readers of a transparent text. `lead` carries over
-    /// that the last piece ended in the middle of a character.
+    /// Hides second bytes that look like ASCII from features that read a transparent text. `lead` is set if a piece ends
+    /// in the middle of a character; the caller passes it on with the next piece.
     pub(crate) fn mask(self, text: &str, lead: &mut bool, masked: &mut String) {
         masked.clear();
         for character in text.chars() {
@@ -185,7 +188,8 @@ impl Charset {
     }
 }
 
-/// Determines the encoding by the first bytes of a document and its `content-type`. `whole` says that there are no more bytes.
+/// Determines the encoding from the first bytes of a document and its `content-type`. `whole` is true if `start` is the
+/// whole document.
 pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> SniffResult {
     if start.starts_with(MARKS[0]) {
         return SniffResult::Known(Charset::UTF_8);
@@ -210,8 +214,8 @@ pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> S
     }
 }
 
-/// The end of the `meta` that is the only declaration of the document's encoding. `None` if another source declares it, or none
-/// does.
+/// The end of the `meta` that is the only declaration of the document's encoding. `None` if something else declares the
+/// encoding, or nothing does.
 pub(crate) fn declaring_meta(content_type: Option<&[u8]>, start: &[u8]) -> Option<usize> {
     let told = start.starts_with(MARKS[0])
         || content_type.and_then(charset_of).and_then(Encoding::for_label).is_some();
@@ -234,7 +238,7 @@ fn charset_of(content_type: &[u8]) -> Option<&[u8]> {
         let (name, value) = parameter.split_at_checked(8)?;
         name.eq_ignore_ascii_case(b"charset=").then_some(value)
     })?;
-    // A quote that is not closed goes to the end (MIME Sniffing, section 4.4).
+    // A quoted value without a closing quote ends with the field (MIME Sniffing, section 4.4).
     let bare =
         value.strip_prefix(b"\"").map(|value| value.split(|byte| *byte == b'"').next().unwrap_or(value));
     Some(bare.unwrap_or(value))
@@ -242,16 +246,16 @@ fn charset_of(content_type: &[u8]) -> Option<&[u8]> {
 
 /// The result of scanning the start of a document.
 enum Prescan {
-    /// An encoding, by a `meta` that ends there.
+    /// The encoding that a `meta` declares, and the position after the `meta`.
     Found(&'static Encoding, usize),
-    /// The head is over, and did not say.
+    /// The head has ended without declaring an encoding.
     Nothing,
-    /// The input ended before.
+    /// The input ended before the head did.
     RanOut,
 }
 
-/// Looks for `<meta charset>` and its older form (HTML, section 13.2.3.2). Unlike there, the end of the head ends the
-/// search: to wait for a kilobyte would hold up pages that stream.
+/// Looks for `<meta charset>` or its older form (HTML, section 13.2.3.2). Unlike in the standard, the search stops at
+/// the end of the head: waiting for a kilobyte would delay pages that stream.
 fn prescan(bytes: &[u8]) -> Prescan {
     let mut rest = bytes;
     while let Some(at) = memchr::memchr(b'<', rest) {
@@ -284,17 +288,17 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 /// The kind of construct after a `<`.
 enum PrescanTag {
-    /// Nothing.
+    /// No tag.
     None,
     /// The end of the head, or the start of the body.
     HeadEnds,
     /// A `meta`, with its attributes and length.
     Meta(Vec<(Vec<u8>, Vec<u8>)>, usize),
-    /// Something else of this length.
+    /// Another construct of this length, to be skipped.
     Other(usize),
 }
 
-/// The tag at the start of these bytes; `None` if its end has not come.
+/// Reads the tag at the start of `bytes`; `None` if the end of the tag is missing.
 fn tag(bytes: &[u8]) -> Option<PrescanTag> {
     let (closing, name_at) = match bytes.get(1)? {
         b'/' => (true, 2),
@@ -326,8 +330,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ')
 }
 
-/// The next attribute from `at` on, in lower case; `Some(None)` at the end of the tag, after which `at` stands then. `None` if the
-/// end has not come.
+/// Reads the next attribute from `at` on, in lower case. Returns `Some(None)` at the end of the tag, and sets `at`
+/// after the tag; returns `None` if the end of the tag is missing.
 #[allow(
     clippy::type_complexity,
     reason = "it says in turn whether there are bytes, and whether there is an attribute"
@@ -398,7 +402,7 @@ fn named_by(attributes: &[(Vec<u8>, Vec<u8>)]) -> Option<&'static Encoding> {
         }
     };
     match Encoding::for_label(label)? {
-        // A `meta` that can be read is not in UTF-16.
+        // A document in UTF-16 has no `meta` that can be read byte by byte, so this declaration is wrong.
         encoding if encoding == UTF_16BE || encoding == UTF_16LE => Some(UTF_8),
         encoding if encoding == X_USER_DEFINED => Some(WINDOWS_1252),
         encoding => Some(encoding),

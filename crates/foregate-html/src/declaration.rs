@@ -1,7 +1,7 @@
 //! The declaration of a document's encoding, kept within reach of browsers.
 //!
-//! Browsers read the first 1,024 bytes of a document for a `meta` with its encoding (HTML, section 13.2.3.2). Insertions of features
-//! before it may push it further back; then another one is inserted at the start of the head.
+//! Browsers search the first 1,024 bytes of a document for a `meta` with its encoding (HTML, section 13.2.3.2). If
+//! insertions of features push the `meta` beyond them, another `meta` is inserted at the start of the head.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,16 +16,16 @@ use crate::insertion::Insertion;
 use crate::pass::STEP;
 use crate::rewriter::{HandlerState, at_work, rewriter};
 
-/// Features that declare an encoding before a tag, and after the tag of the head.
+/// Two features that declare an encoding: the first inserts before a tag, the second after the tag of the head.
 type Declaring = [Arc<Insert>; 2];
 
 thread_local! {
-    /// By the name of the encoding. The same features each time, since rewriters are kept for those.
+    /// The features for each encoding, by its name. They are kept because a rewriter is reused only for the same features.
     static FEATURES: RefCell<HashMap<&'static str, Declaring>> = RefCell::default();
 }
 
-/// Adds features that declare the encoding again, if insertions of the others push its declaration out of reach. `start` is the
-/// start of the output.
+/// Adds features that declare the encoding again, if insertions of the other features push the declaration out of
+/// reach. `start` is the start of the document.
 pub(crate) fn keep_declared(
     features: &mut Vec<(ChosenFeature, bool)>,
     content_type: Option<&[u8]>,
@@ -43,7 +43,7 @@ pub(crate) fn keep_declared(
         return;
     }
     let start = start.get(..end).unwrap_or_default();
-    // Insertions at elements are not simulated here.
+    // The trial does not include insertions at elements, so with these the declaration is always added.
     let inserts = |rule: &crate::Rule| !matches!(rule.act, crate::Act::Tell(_) | crate::Act::Remove);
     let follows = work.iter().any(|(chosen, _)| chosen.feature.rules(page).iter().any(inserts));
     let written = trial(work.into_iter().cloned().collect(), start, page, budget);
@@ -53,12 +53,12 @@ pub(crate) fn keep_declared(
     let [before, behind] = declaring(page.charset());
     let chosen =
         |feature: Arc<Insert>| (ChosenFeature { step: STEP, feature: feature as Arc<dyn Feature> }, false);
-    // The first one is the first before a tag; the last one is the first after it.
+    // Of insertions before a tag, that of the first feature comes first; of insertions after a tag, that of the last.
     features.insert(0, chosen(before));
     features.push(chosen(behind));
 }
 
-/// The features that declare an encoding at the start of the head.
+/// The features that declare this encoding at the start of the head.
 fn declaring(charset: Charset) -> Declaring {
     let make = || {
         let html = format!("<meta charset=\"{}\">", charset.name());
@@ -67,7 +67,7 @@ fn declaring(charset: Charset) -> Declaring {
     FEATURES.with_borrow_mut(|features| features.entry(charset.name()).or_insert_with(make).clone())
 }
 
-/// The output of features for the start of a document, up to the first fragment that would be fetched.
+/// The output of features for the start of a document. It ends before the first fragment that would be fetched.
 fn trial(features: Vec<(ChosenFeature, bool)>, start: &[u8], page: &Page, budget: usize) -> Vec<u8> {
     let edges =
         |(chosen, dry): &(ChosenFeature, bool)| Some((chosen.step, *dry, chosen.feature.edges(page)?));
@@ -79,7 +79,7 @@ fn trial(features: Vec<(ChosenFeature, bool)>, start: &[u8], page: &Page, budget
     let mut rewriter = rewriter(features.iter().map(|(chosen, _)| &*chosen.feature), page.charset(), budget);
     let mut shared = Some(HandlerState::of(features, page));
     let (loaded, _) = page.charset().load(start, true);
-    // The rewriter is not ended, so that features cannot write at the end of the document.
+    // The rewriter is dropped without an end, so that features do not add their output for the end of the document.
     let done = at_work(&mut shared, || rewriter.write(&loaded));
     let Some(RewriterOutput { mut bytes, holes, .. }) = shared.map(|shared| shared.written) else {
         return Vec::new();

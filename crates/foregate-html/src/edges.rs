@@ -1,13 +1,13 @@
 //! Insertion at the edges of head and body.
 //!
-//! The ends of `head` and `body` are found without their tags too, as far as that is possible without building a
-//! tree: at the start of `body`, at the end of `html`, at the end of the document. Only documents have edges: see
-//! [`BodyKind`]. The content of a `template` is no part of the document. In a table, a `select`, SVG or MathML browsers ignore the tags of
-//! head and body, and so does this code.
+//! If the end tag of `head` or `body` is missing, the end is found at the start of `body`, at the end of `html` or at
+//! the end of the document: no tree is built for this. Only documents have edges: see [`BodyKind`]. The content of a
+//! `template` is not part of the document. In a table, a `select`, SVG or MathML, browsers ignore the tags of head and
+//! body, and so does this code.
 
 use crate::kind::BodyKind;
 
-/// An edge.
+/// An edge of the head or the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
     /// The start of the head.
@@ -31,20 +31,20 @@ pub struct Edges {
     kind: BodyKind,
     /// The number of open templates.
     templates: u32,
-    /// How many elements are open outside of them in which tags of head and body mean nothing.
+    /// The number of open elements, outside of templates, in which browsers ignore the tags of head and body.
     scopes: u32,
     side: Side,
 }
 
-/// On which side of the tag where a head begins markup for its start may go.
+/// The sides of the tag at the start of the head on which markup for the start of the head may be inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Side {
-    /// On either.
+    /// On either side.
     #[default]
     Both,
-    /// Before a tag, if the tag of the head was left out.
+    /// Only before the first tag of the head, if the `head` tag itself was left out.
     Before,
-    /// After the tag of the head.
+    /// Only after the `head` tag.
     Behind,
 }
 
@@ -56,13 +56,13 @@ pub(crate) enum Mark {
     Body,
     /// The first element of a head without tags.
     First,
-    /// An element with content that is no part of the document.
+    /// A template: its content is not part of the document.
     Template,
-    /// That in which tags of head and body mean nothing.
+    /// An element in which browsers ignore the tags of head and body.
     Scope,
 }
 
-/// The elements that are marks.
+/// The elements whose tags are marks.
 pub(crate) const MARKS: [(Mark, &str); 14] = [
     (Mark::Html, "html"),
     (Mark::Head, "head"),
@@ -81,24 +81,24 @@ pub(crate) const MARKS: [(Mark, &str); 14] = [
 ];
 
 impl Mark {
-    /// Returns true if it marks this edge.
+    /// Returns true if the tag can matter for this edge.
     pub fn tells(self, edge: Edge) -> bool {
         match self {
             Self::First => edge == Edge::HeadStart,
-            // Only the other edges depend on whether it is a document.
+            // The other marks show whether the body is a document, so they matter for all edges.
             _ => true,
         }
     }
 }
 
 impl Edges {
-    /// The edges of a body of this kind.
+    /// Edges without insertions, for a body of this kind.
     pub(crate) fn of(kind: BodyKind, side: Side) -> Self {
         Self { kind, side, ..Self::default() }
     }
 
-    /// Inserts markup at an edge, after earlier insertions there. The markup has to be in the form of texts in the document
-    /// ([`Page::text`](crate::Page::text)).
+    /// Inserts markup at an edge, after earlier insertions there. The markup has to be in the form that
+    /// [`Page::text`](crate::Page::text) returns.
     pub fn insert(&mut self, edge: Edge, html: &str) {
         self.at(edge).push_str(html);
     }
@@ -117,7 +117,8 @@ impl Edges {
         (!held.is_empty()).then_some(held)
     }
 
-    /// Handles the start tag of an HTML element: returns the markup to insert before it, in order, and after it.
+    /// Handles the start tag of an HTML element. Returns the two pieces of markup to insert before the tag, in order, and
+    /// the markup to insert after it.
     pub(crate) fn start(&mut self, mark: Mark) -> ([Option<String>; 2], Option<String>) {
         self.see(mark);
         if self.kind != BodyKind::Document || self.templates > 0 || self.scopes > 0 {
@@ -129,7 +130,7 @@ impl Edges {
             Mark::Body => {
                 ([self.take(Edge::HeadStart), self.take(Edge::HeadEnd)], self.take(Edge::BodyStart))
             }
-            // In a document without a head tag, this element is the first of the head.
+            // If the head's start is still pending, the document has no `head` tag, and this element is the first in the head.
             Mark::First => ([self.take(Edge::HeadStart), None], None),
         };
         match self.side {
@@ -140,7 +141,7 @@ impl Edges {
         (before, inside)
     }
 
-    /// Notes the kind of body that a start tag implies, and the start of a template.
+    /// Updates the kind of body, and the number of open templates, after a start tag.
     fn see(&mut self, mark: Mark) {
         let shows = match self.kind {
             BodyKind::HeadContent => matches!(mark, Mark::Html | Mark::Head | Mark::Body),
@@ -155,7 +156,7 @@ impl Edges {
         }
     }
 
-    /// Handles the end tag of an element: returns the markup to insert before it.
+    /// Handles the end tag of an element. Returns the markup to insert before the tag.
     pub(crate) fn end(&mut self, mark: Mark) -> Option<String> {
         match mark {
             Mark::Template => self.templates = self.templates.saturating_sub(1),
@@ -179,7 +180,8 @@ impl Edges {
         edges.map(|edge| self.take(edge).filter(|_| is_document)).into_iter().flatten()
     }
 
-    /// Returns true if there is an insertion for the start of the head, which may be at its first element.
+    /// Returns true if markup waits for the start of the head. Without a `head` tag it is inserted before the first
+    /// element.
     pub(crate) fn begins_head(&self) -> bool {
         !self.head_start.is_empty()
     }
@@ -195,7 +197,7 @@ impl Edges {
         self.templates > 0
     }
 
-    /// Returns true if an insertion has found no place in the document.
+    /// Returns true if the body is a document, but an insertion is still pending.
     pub(crate) fn lacks_place(&self) -> bool {
         self.kind == BodyKind::Document && !self.is_done()
     }

@@ -1,4 +1,4 @@
-//! The interface of features: selectors as data, and handlers with a state of their own for each response.
+//! The interface of features: selectors as data, and handlers with a separate state for each response.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -18,88 +18,93 @@ use crate::rewriter::end_text;
 use crate::selector::Selector;
 use crate::text::TextOut;
 
-/// A feature with the settings of a route, shared by all of its responses.
+/// A feature with the settings of a route, shared by all responses of the route.
 ///
-/// All features that are chosen for a response share one pass over the document. Each sees the original document, except
-/// for text: a feature sees the text after the changes of the features before it.
+/// All features that are chosen for a response share one pass over the document. Each feature sees the original
+/// document. Only text is different: a feature sees it with the changes of the features before it.
 pub trait Feature: Send + Sync + 'static {
-    /// The elements that it looks at; [`Rewrite::element`] gets the one that has matched.
+    /// The selectors of the elements that the feature handles. [`Rewrite::element`] gets the number of the selector that
+    /// matched.
     fn selectors(&self) -> &[Selector] {
         &[]
     }
 
-    /// Its inputs other than elements.
+    /// The inputs of the feature other than elements.
     fn reads(&self) -> Reads {
         Reads::default()
     }
 
-    /// The largest number of bytes that it may add for each byte of the document. A large growth makes the pass use smaller
-    /// slices, to bound the output of one. Insertions that happen once in a document do not count.
+    /// The largest number of bytes that the feature may add for each byte of the document. The larger it is, the smaller
+    /// are the slices of the pass, so that the output of one slice is bounded. Insertions that happen once in a document do
+    /// not count.
     fn growth(&self) -> usize;
 
-    /// About how much it adds once for a document, bytes. Default: nothing.
+    /// The approximate size of the insertions that happen once in a document, bytes. Default: 0.
     fn adds_once(&self) -> usize {
         0
     }
 
-    /// Returns true if it needs a nonce for scripts and styles ([`Page::nonce`]), which the response's
+    /// Returns true if the feature needs a nonce for scripts and styles ([`Page::nonce`]), which the response's
     /// `content-security-policy` then allows. Default: false.
     fn wants_nonce(&self) -> bool {
         false
     }
 
-    /// Returns true if its insertions may change while the document stays the same. Validators of the document do not
-    /// cover the output then, and are removed; the step that chooses the feature has to declare it as well
-    /// ([`Step::RENEWS`](foregate_module::Step::RENEWS)). Default: false.
+    /// Returns true if the insertions of the feature may change while the document stays the same. The validators of the
+    /// document are then removed, because they do not cover the output. The step that chooses the feature has to declare
+    /// this as well ([`Step::RENEWS`](foregate_module::Step::RENEWS)). Default: false.
     fn renews(&self) -> bool {
         false
     }
 
-    /// The kinds of removals that it may do in any document. Default: none.
+    /// The kinds of content that the feature may remove in any document. Default: none.
     fn removes(&self) -> Removes {
         Removes::Nothing
     }
 
-    /// Returns true if it removes the elements that a selector matches, or their tags. These selectors run after those of all
-    /// features: an insertion before a removed element stays. Default: true if it removes anything.
+    /// Returns true if the feature removes the elements that this selector matches, or their tags. Such selectors run after
+    /// all other selectors of all features, so that an insertion before a removed element stays. Default: true if the
+    /// feature removes anything.
     fn takes(&self, _selector: usize) -> bool {
         self.removes() != Removes::Nothing
     }
 
-    /// Its rules for elements of the browser's tree, regardless of omitted tags: insertions around or in them, and removals. Default: none.
+    /// The rules of the feature for elements of the browser's tree: insertions around or in them, and removals. They hold
+    /// for elements with omitted tags too. Default: none.
     fn rules(&self, _: &Page) -> Vec<Rule> {
         Vec::new()
     }
 
-    /// Returns true if [`Rewrite::element`] is called for the browser's elements that one of its [selectors](Self::selectors) matches, by
-    /// a [rule](Self::rules) ([`Act::Tell`](crate::Act::Tell)), instead of for tags. Default: false.
+    /// Returns true if a [rule](Self::rules) with [`Act::Tell`](crate::Act::Tell) handles this [selector](Self::selectors).
+    /// [`Rewrite::element`] is then called for matching elements of the browser's tree, not for matching tags. Default:
+    /// false.
     fn follows(&self, _selector: usize) -> bool {
         false
     }
 
-    /// Returns true if it also runs over [fetched](Element::include) fragments. Default: false.
+    /// Returns true if the feature also runs over [fetched](Element::include) fragments. Default: false.
     fn in_fragments(&self) -> bool {
         false
     }
 
-    /// Its insertions at the edges of head and body, if it does nothing else in this document. A pass with only such
-    /// features costs a small part of a full pass; the result equals that of [`begin`](Self::begin),
-    /// which is not called then. Default: `None`.
+    /// The insertions of the feature at the edges of head and body; `None` if it does anything else in this document. A
+    /// pass with only such features costs a small part of a full pass. [`begin`](Self::begin) is not called in such a pass,
+    /// and the result must be the same as with it. Default: `None`.
     fn edges(&self, _: &Page) -> Option<Edges> {
         None
     }
 
-    /// Its state for one response.
+    /// Creates the state of the feature for one response.
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite>;
 }
 
-/// The kinds of content that a feature removes other than comments.
+/// The kinds of content other than comments that a feature removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Removes {
     /// Nothing.
     #[default]
     Nothing,
-    /// Attributes, tags, or elements with an end tag. Browsers decide by the context if content is text.
+    /// Attributes, tags, or elements with an end tag. The context decides whether browsers read the content as text.
     Closed,
 }
 
@@ -108,30 +113,31 @@ pub enum Removes {
 pub struct Reads {
     /// Text, except that of a `title`.
     pub text: bool,
-    /// Text of a `title` too, which cannot contain markup ([`TextOut::allows_markup`]). All features of a pass that read text get
-    /// it if one of them asks for it.
+    /// The text of a `title` too, which cannot contain markup ([`TextOut::allows_markup`]). If one feature asks for this,
+    /// all features of the pass that read text get it.
     pub titles: bool,
     /// Comments.
     pub comments: bool,
-    /// The construct in which the document ends. A feature that [appends](End::append) has to ask for this, so that its text does not
-    /// become part of that construct.
+    /// The construct in which the document ends. A feature that [appends](End::append) markup has to ask for this, so that
+    /// the markup does not become part of an unfinished tag or comment.
     pub end: bool,
 }
 
-/// A feature at work on one response. All texts are *transparent*: those of a document in UTF-8 are unchanged, with
-/// private-use characters for invalid bytes; in other documents ASCII is itself, and every other byte is
-/// one character. [`Page::text`] converts other text into this form.
+/// A feature at work on one response. All texts are *transparent*: in a document in UTF-8, text is unchanged, except
+/// that private-use characters represent invalid bytes; in other documents ASCII is unchanged, and every other byte
+/// becomes one character. [`Page::text`] converts other text into this form.
 pub trait Rewrite: Send {
-    /// An element; `selector` is the number of the one of [`Feature::selectors`] that matched. If several matched, the element is passed
-    /// several times.
+    /// Handles an element; `selector` is the index of the matching selector in [`Feature::selectors`]. If several selectors
+    /// match, this is called for each of them.
     fn element(&mut self, _selector: usize, _element: &mut Element<'_, '_, '_>) {}
 
-    /// The end tag of an element that was [watched](Element::watch_end), or of an element around it, which ends it as well.
+    /// Handles the end tag that ends an element which was [watched](Element::watch_end): its own, or the end tag of an
+    /// element around it.
     fn end_tag(&mut self, _selector: usize, _tag: &mut EndTag<'_, '_>) {}
 
-    /// A part of a text, outside of scripts, styles, comments, form controls and foreign content. References such as
-    /// `&amp;` are not resolved. Texts are split arbitrarily; `last` says that the text ends here, so that held text
-    /// has to be written.
+    /// Handles a piece of text outside of scripts, styles, comments, form controls, SVG and MathML. References such as
+    /// `&amp;` are not resolved. Text is split into pieces arbitrarily. `last` is set at the end of the text: a feature
+    /// that holds text has to write it then.
     fn text(&mut self, text: &str, _last: bool, out: &mut TextOut<'_>) {
         out.keep(text);
     }
@@ -142,9 +148,9 @@ pub trait Rewrite: Send {
     /// The end of the document.
     fn end(&mut self, _end: &mut End<'_, '_>) {}
 
-    /// Returns true if it has nothing more to do in this document, whatever follows: no more insertions at the end, nor at end tags
-    /// [after](Element::after) or at the [end](Element::append) of an element. Once all features of a pass return true, the rest of the
-    /// document passes without being parsed. Default: false.
+    /// Returns true if the feature has nothing more to do in this document, including insertions at the end of the
+    /// document, and those [after](Element::after) or at the [end](Element::append) of an open element. Once all features
+    /// of a pass return true, the rest of the document passes without being parsed. Default: false.
     fn is_done(&self) -> bool {
         false
     }
@@ -155,16 +161,16 @@ pub trait Rewrite: Send {
 pub struct Page {
     pub(crate) charset: Charset,
     pub(crate) nonce: Option<Arc<str>>,
-    /// A text of a feature contains stand-ins for bytes.
+    /// True if a text of a feature contains stand-ins for bytes.
     pub(crate) stands_in: Cell<bool>,
-    /// The kind of body, by its start.
+    /// The kind of body, as its start suggests.
     pub(crate) kind: BodyKind,
     /// The path of the document: the base of relative paths in it.
     pub(crate) path: Option<Arc<str>>,
 }
 
 impl Page {
-    /// A document in an encoding, with a nonce that its `content-security-policy` allows.
+    /// The facts about a document in this encoding. Its `content-security-policy` allows the nonce.
     pub fn new(charset: Charset, nonce: Option<Arc<str>>) -> Self {
         let (stands_in, kind) = (Cell::new(false), BodyKind::Document);
         Self { charset, nonce, stands_in, kind, path: None }
@@ -175,16 +181,16 @@ impl Page {
         self.charset
     }
 
-    /// A text in the form in which it has to be inserted into this document.
+    /// Converts a text to the form in which it has to be inserted into this document.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.charset.plain(text) {
             Cow::Borrowed(text) => self.found(text),
-            // In ASCII now.
+            // `plain` has turned the text into ASCII.
             plain => plain,
         }
     }
 
-    /// A text in the form in which it is found in this document.
+    /// Converts a text to the form in which this document contains it.
     pub(crate) fn found<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let transparent = self.charset.transparent(text);
         if self.charset.is_utf8() && matches!(transparent, Cow::Owned(_)) {
@@ -193,9 +199,9 @@ impl Page {
         transparent
     }
 
-    /// A text in the form that [`Rewrite::text`] reads and keeps. It differs from that of
-    /// [`text`](Self::text) if second bytes of characters look like ASCII, and if nothing declares the encoding: inserted
-    /// text is in ASCII then.
+    /// Converts a text to the form that [`Rewrite::text`] reads and keeps. This form differs from that of
+    /// [`text`](Self::text) in two cases: if second bytes of characters may look like ASCII, and if nothing declares the
+    /// encoding, because inserted text is then in ASCII.
     pub fn reading(&self, text: &str) -> String {
         let text = self.found(text);
         let mut masked = String::new();
@@ -215,7 +221,7 @@ impl Page {
 /// A feature that was chosen for a response.
 #[derive(Clone)]
 pub struct ChosenFeature {
-    /// The step that has chosen it, for metrics.
+    /// The step that has chosen the feature, for metrics.
     pub step: &'static str,
     /// The feature.
     pub feature: Arc<dyn Feature>,
@@ -231,36 +237,36 @@ impl Value for Features {
     const ABOUT: &'static str = "The features for the response if it is HTML.";
 }
 
-/// Returns true if markup after a text that ends in `<` would form a tag or the like with it.
+/// Returns true if the markup would form a tag or a similar construct with a `<` before it.
 pub(crate) fn joins(html: &str) -> bool {
     html.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '/' | '!' | '?'))
 }
 
-/// Separates markup that is inserted here from a `<` before it.
+/// Prevents markup that is inserted here from forming a tag with a `<` before it.
 fn stand_apart(html: &str) {
     if joins(html) {
         end_text();
     }
 }
 
-/// The actions of a handler, and if it is allowed to act.
+/// The actions of a handler. In a dry run they have no effect.
 #[derive(Debug, Default)]
 pub(crate) struct HandlerEffect {
     pub include: Option<Box<Fragment>>,
-    /// The element is removed with its content.
+    /// True if the element is removed with its content.
     pub remove: bool,
-    /// Elements that should have been changed and could not be.
+    /// The number of elements that could not be changed.
     pub left: u64,
-    /// Directives that are not understood.
+    /// The number of directives that are not understood.
     pub unsupported: u64,
     pub dry: bool,
     pub matches: u64,
     pub watch: bool,
-    /// Something was not added at the end of the document.
+    /// True if something could not be appended at the end of the document.
     pub left_out: bool,
 }
 
-/// An element, by its start tag. In a dry run nothing that is done to it has an effect.
+/// An element, at its start tag. In a dry run the methods have no effect.
 pub struct Element<'a, 'r, 'i> {
     pub(crate) inner: &'a mut send::Element<'r, 'i>,
     pub(crate) deed: HandlerEffect,
@@ -272,17 +278,18 @@ impl Element<'_, '_, '_> {
         self.inner.tag_name()
     }
 
-    /// Returns true if it is HTML, not SVG or MathML.
+    /// Returns true if this is an element of HTML, not of SVG or MathML.
     pub fn is_html(&self) -> bool {
         self.inner.namespace_uri() == "http://www.w3.org/1999/xhtml"
     }
 
-    /// Returns true if it has content and an end tag.
+    /// Returns true if the element can have content and an end tag.
     pub fn has_content(&self) -> bool {
         self.inner.can_have_content()
     }
 
-    /// The value of an attribute, as it is written: references are not resolved. An empty one for an attribute without.
+    /// The value of an attribute as it is written: references are not resolved. Empty if the attribute has no value; `None`
+    /// if there is no such attribute.
     pub fn attribute(&self, name: &str) -> Option<String> {
         self.inner.get_attribute(name)
     }
@@ -292,20 +299,20 @@ impl Element<'_, '_, '_> {
         self.inner.has_attribute(name)
     }
 
-    /// Returns true if its attributes cannot be rewritten with blanks between them: in `<img x/="y">` the second name begins with `=`
-    /// (HTML, section 13.2.5.32), and after a blank it would be the value of the first. Such a tag is left as it is.
+    /// Returns true if the tag must stay as it is, because a blank between its attributes would change their meaning: in
+    /// `<img x/="y">` the name of the second attribute begins with `=` (HTML, section 13.2.5.32). After a blank it would be
+    /// read as the value of the first.
     fn must_stay(&mut self) -> bool {
         let attributes = self.inner.attributes();
-        // This is known without making a string of each name.
+        // Check this first: it needs no string for each name.
         let lacks_value = attributes.iter().any(|attribute| attribute.value_source_location().is_none());
         let stays = lacks_value && attributes.iter().any(|attribute| attribute.name().starts_with('='));
         self.deed.left += u64::from(stays);
         stays
     }
 
-    /// Gives an attribute a value, in which `&` has to be written as a reference where it could be taken for the start of
-    /// one; double quotes are seen to. A name that cannot be one changes nothing, nor does anything change where the name of
-    /// another attribute begins with `=`.
+    /// Sets the value of an attribute. The caller has to escape an `&` that could begin a reference; double quotes are
+    /// escaped here. Does nothing if `name` is not a valid name, or if the name of another attribute begins with `=`.
     pub fn set_attribute(&mut self, name: &str, value: &str) {
         if self.must_stay() {
             return;
@@ -374,9 +381,9 @@ impl Element<'_, '_, '_> {
         self.go();
     }
 
-    /// Removes it with its content, in which no feature changes anything. An element with an omitted end tag ends where it ends
-    /// for a browser; any other that a foreign end tag or the end of the document closes stays, and so does one in which the rewriter gives
-    /// up, or that exceeds the buffer. Elements that stay are unchanged.
+    /// Removes the element with its content. No feature changes anything within it. If the end tag is optional and
+    /// omitted, the element ends where a browser ends it. The element stays, unchanged, if its end tag is required but
+    /// missing, if the rewriter gives up within it, or if it exceeds the buffer.
     pub fn remove(&mut self) {
         self.deed.matches += 1;
         self.go();
@@ -393,8 +400,8 @@ impl Element<'_, '_, '_> {
         }
     }
 
-    /// Removes its tags; its content stays. Does nothing if the content would change its meaning, such as the text of
-    /// a style.
+    /// Removes the tags of the element and keeps its content. Does nothing if the content would mean something else
+    /// without the tags, such as the text of a `style`.
     pub fn unwrap(&mut self) {
         let name = self.inner.tag_name();
         if removal::decides_about_content(&name) {
@@ -406,7 +413,7 @@ impl Element<'_, '_, '_> {
             inner.start_tag().remove();
             // An element without content has no end tag.
             let _ = inner.on_end_tag(Box::new(move |tag| {
-                // The end tag of an element around it stays.
+                // If the end tag is that of an element around this one, it stays.
                 if tag.name() == name {
                     end_text();
                     removal::remove_end(tag);
@@ -416,8 +423,8 @@ impl Element<'_, '_, '_> {
         });
     }
 
-    /// Replaces its tags by a fragment, which is fetched once the text before has been sent. Its content, which it has
-    /// in SVG and MathML alone, stays, since its end is known too late.
+    /// Replaces the tags of the element by a fragment, which is fetched once the preceding output has been sent. If the
+    /// element has content, which is only possible in SVG and MathML, the content stays, because its end is found too late.
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
         if self.deed.dry {
@@ -454,8 +461,8 @@ pub struct EndTag<'a, 'i> {
 }
 
 impl EndTag<'_, '_> {
-    /// Its name, in lower case. It differs from the element's name if the element's own end tag was left out; the tag then ends both
-    /// elements.
+    /// The name in lower case. If the element's own end tag was left out, this is the name of an element around it, and the
+    /// tag ends both.
     pub fn name(&self) -> String {
         self.inner.name()
     }
@@ -499,7 +506,7 @@ impl Comment<'_, '_> {
         }
     }
 
-    /// Puts a fragment in its place: see [`Element::include`].
+    /// Replaces the comment with a fragment: see [`Element::include`].
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
         if !self.deed.dry {
@@ -508,7 +515,7 @@ impl Comment<'_, '_> {
         }
     }
 
-    /// Counts a directive that is not understood and stays.
+    /// Counts a directive that is not understood. The comment stays.
     pub(crate) fn leave(&mut self) {
         self.deed.unsupported += u64::from(!self.deed.dry);
     }
@@ -527,18 +534,18 @@ impl Comment<'_, '_> {
 pub struct End<'a, 'd> {
     pub(crate) inner: &'a mut lol_html::html_content::DocumentEnd<'d>,
     pub(crate) deed: HandlerEffect,
-    /// The document ends within a tag or the like, or its end is unknown.
+    /// True if the document ends, or may end, within a tag or a similar construct.
     pub(crate) unfinished: bool,
 }
 
 impl End<'_, '_> {
-    /// Counts that something has found no place.
+    /// Records that something could not be appended.
     pub(crate) fn leave_out(&mut self) {
         self.deed.left_out |= !self.deed.dry;
     }
 
-    /// Appends markup, for features that [declare](Reads::end) it; nothing if the document ends within a tag, a comment or a
-    /// script, of which the markup would become a part.
+    /// Appends markup. The feature has to ask for [`Reads::end`]. Does nothing if the document ends within a tag, a comment
+    /// or a script, because the markup would become part of that construct.
     pub fn append(&mut self, html: &str) {
         if self.unfinished {
             self.deed.left_out = !self.deed.dry;

@@ -1,8 +1,9 @@
 //! Rules for elements of the browser's tree.
 //!
-//! A tokenizer and the [open elements](crate::tree) run ahead of the rewriter and find the start and end of elements, regardless of omitted
-//! tags. Markup is inserted, and an element removed, only if the state of tree construction after it is the same as without the change: the
-//! rest of the document keeps its meaning. Other changes are skipped, and counted.
+//! A tokenizer and the [open elements](crate::tree) run ahead of the rewriter. They find the start and end of elements,
+//! even if tags are omitted. Markup is inserted, or an element removed, only if tree construction is in the same state
+//! after the change as without it: the rest of the document then keeps its meaning. Other changes are skipped and
+//! counted.
 
 mod endings;
 
@@ -20,15 +21,16 @@ use crate::tree::{
     Tree, adjusted, attributes,
 };
 
-/// How much of a document is held back at most until it is clear that no `frameset` replaces a body, bytes.
+/// The most bytes of a document that are held until it is certain that no `frameset` replaces the body.
 const UNDECIDED: usize = 4096;
 
-/// The most work for one document, in open elements that are looked at or copied: at its start, and for each byte of it or inserted into
-/// it. Documents take some 10 for a byte; a document that takes more was made for an attack, and its rest passes unchanged.
+/// The most work for one document, counted in open elements that are examined or copied: this much at the start, and
+/// more for each byte of the document or inserted into it. Only documents crafted for an attack need more; the rest of
+/// such a document passes unchanged.
 const WORK_AT_START: u64 = 1 << 20;
 const WORK_PER_BYTE: u64 = 256;
 
-/// The work of finding the selectors that fit an element, in the same.
+/// The work of finding the selectors that match an element, in the unit of [`WORK_AT_START`].
 const MATCHING: u64 = 32;
 
 /// A rule for elements that a selector matches.
@@ -53,13 +55,13 @@ pub enum Act {
     Prepend(String),
     /// Markup is inserted at the end of its content.
     Append(String),
-    /// Remove it with its content.
+    /// The element is removed with its content.
     Remove,
-    /// Calls [`Rewrite::element`](crate::Rewrite::element) with this selector of the feature.
+    /// [`Rewrite::element`](crate::Rewrite::element) is called with this selector number.
     Tell(usize),
 }
 
-/// An operation at a place of the document.
+/// An operation at a position of the document.
 #[derive(Debug, Clone)]
 pub(crate) enum Operation {
     /// Markup is written.
@@ -78,9 +80,9 @@ pub(crate) enum Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tally {
     Nothing,
-    /// This feature has done something.
+    /// The feature with this number has made a change.
     Match(usize),
-    /// Something should have been done and was not.
+    /// A change was skipped.
     Left,
 }
 
@@ -88,9 +90,9 @@ pub(crate) enum Tally {
 struct Op {
     at: u64,
     deed: Operation,
-    /// Void if a `frameset` replaces the body.
+    /// True if the operation is dropped in case a `frameset` replaces the body.
     undecided: bool,
-    /// The preceding `<` is text, and has to be written as such.
+    /// True if a `<` before the operation is text, and has to be escaped so that it stays text.
     opens: bool,
     tally: Tally,
 }
@@ -112,36 +114,36 @@ struct FollowedFeature {
 /// The operations after a part of a document.
 pub(crate) struct Due {
     pub deed: Operation,
-    /// The preceding `<` is text, and was left out.
+    /// True if a `<` before the operation is text, and was left out of the rewriter's input.
     pub opens: bool,
-    /// The counts at this point: the rewriter may give up earlier.
+    /// The count for the operation. It is added only here, because the rewriter may give up before it.
     pub tally: Tally,
 }
 
-/// The state of an operation that is being carried out.
+/// The parameters of an action on an element.
 #[derive(Clone, Copy)]
 struct Doing {
     feature: usize,
     dry: bool,
-    /// The preceding `<` is text.
+    /// True if the `<` before this position is text.
     opens: bool,
 }
 
-/// An element with something to do at its end.
+/// An element at whose end a rule has to act.
 #[derive(Debug, Clone, Copy)]
 struct WatchedElement {
     id: Id,
     rule: usize,
 }
 
-/// The element that is being removed.
+/// The removal of an element that is still open.
 struct Removal {
     node: Node,
-    /// Where it begins.
+    /// The position at which the element begins.
     start: u64,
-    /// The state before it.
+    /// The state of tree construction before the element.
     before: Tree,
-    /// The state once its start tag has closed others, and the markup to write for that.
+    /// If the start tag closes other elements: the state after closing them, and the markup that closes them.
     closed: Option<(Tree, String)>,
 }
 
@@ -157,9 +159,9 @@ pub(crate) struct Follower {
     tokens: Tokens,
     tree: Tree,
     before: Tree,
-    /// The bytes that the rewriter has not received yet, and their position in its input.
+    /// The bytes that the rewriter had not received at the last cleanup. `base` is their position in its input.
     held: Vec<u8>,
-    /// So much of that the rewriter has got since.
+    /// The number of bytes at the start of `held` that the rewriter has received in the meantime.
     gone: usize,
     base: u64,
     rules: Vec<FollowedFeature>,
@@ -170,35 +172,35 @@ pub(crate) struct Follower {
     watched: Vec<WatchedElement>,
     removal: Option<Removal>,
     ops: VecDeque<Op>,
-    /// The position of the first operation that is not decided.
+    /// The position of the first operation that is still undecided.
     undecided: Option<u64>,
     tells: VecDeque<(u64, usize, usize)>,
-    /// How often each feature has done something.
+    /// The number of changes of each feature.
     pub matches: Vec<u64>,
     /// The number of skipped operations.
     pub left: u64,
     charset: Charset,
-    /// The most bytes that a tag, or an element that is taken out, may have.
+    /// The most bytes of a tag, or of an element that is removed.
     limit: u64,
     last: bool,
-    /// The start of a tag that is too long: the rewriter gets nothing from there on.
+    /// The start of a tag that is too long. The rewriter gets no input from this position on.
     stop: Option<u64>,
     /// The number of bytes that were written without the rewriter.
     skipped: u64,
     skips: bool,
     /// Set if removed content kept a `frameset` from replacing the body.
     loosened: bool,
-    /// The work that was done, the bytes that were inserted, and the names of children that are counted.
+    /// The work so far, in the unit of [`WORK_AT_START`].
     pub work: u64,
     inserted: u64,
     named: usize,
-    /// Why nothing more is done, as the event that is counted: more is open than browsers agree on, or it has made too much work.
+    /// The event to count if the follower has given up: too many elements were open, or the document took too much work.
     pub gave_up: Option<&'static str>,
 }
 
 impl Follower {
-    /// For these rules of features, each with whether the feature is in a dry run. No tag, and no element that is taken out, may
-    /// have more than `limit` bytes.
+    /// Creates a follower for these rules. Each comes with the number of its feature and true for a dry run. No tag, and no
+    /// element that is removed, may have more than `limit` bytes.
     pub fn new(rules: Vec<(usize, bool, Rule)>, features: usize, charset: Charset, limit: usize) -> Self {
         let selects: Vec<_> =
             rules.iter().map(|(_, _, rule)| rule.selector.select_of(charset).into_owned()).collect();
@@ -243,7 +245,7 @@ impl Follower {
         }
     }
 
-    /// With `comments`, the rewriter receives each comment in one piece, since a feature reads them.
+    /// If `comments` is set, because a feature reads comments, the rewriter receives each comment in one piece.
     pub fn holding(self, comments: bool) -> Self {
         Self { tokens: self.tokens.holding_comments(comments), ..self }
     }
@@ -255,7 +257,7 @@ impl Follower {
         self.read();
     }
 
-    /// The document is over.
+    /// Handles the end of the document.
     pub fn end(&mut self) {
         self.last = true;
         self.compact();
@@ -264,7 +266,7 @@ impl Follower {
         self.end_all();
     }
 
-    /// Drops the bytes that the rewriter has got, and memory that a long tag took.
+    /// Drops the bytes that the rewriter has received, and the memory that a long tag took.
     fn compact(&mut self) {
         self.held.drain(..std::mem::take(&mut self.gone).min(self.held.len()));
         if self.held.capacity() > 2 * self.held.len() + 4 * UNDECIDED {
@@ -305,8 +307,8 @@ impl Follower {
         }
     }
 
-    /// Decides everything that cannot wait any longer, before a token that needs the bytes up to `known`. This position, and not the length
-    /// of the input so far, decides, so that the result does not depend on the split.
+    /// Decides all operations that cannot wait any longer, before a token that needs the bytes up to `known`. The decision
+    /// depends on this position, not on the length of the input so far: how the input is split must not change the result.
     fn settle(&mut self, known: u64) {
         if self.undecided.is_some_and(|at| known - at > UNDECIDED as u64) {
             self.decide(false);
@@ -316,7 +318,7 @@ impl Follower {
         }
     }
 
-    /// Nothing more is done.
+    /// Gives up: the rest of the document stays unchanged.
     fn give_up(&mut self, event: &'static str) {
         if self.gave_up.is_none() {
             self.decide(false);
@@ -324,14 +326,14 @@ impl Follower {
         }
     }
 
-    /// Ends the pass if the document has made more work so far than its length allows.
+    /// Gives up if the document has taken more work so far than its length allows.
     fn bound_work(&mut self, known: u64) {
         if self.work > WORK_AT_START + WORK_PER_BYTE * (known + self.inserted) {
             self.give_up("memory-exceeded");
         }
     }
 
-    /// Decides the waiting operations.
+    /// Decides the undecided operations: they are carried out if `done` is true, and dropped otherwise.
     pub fn decide(&mut self, done: bool) {
         if self.undecided.take().is_some() {
             for op in self.ops.iter_mut().filter(|op| op.undecided) {
@@ -343,7 +345,7 @@ impl Follower {
         }
     }
 
-    /// The next bytes for the rewriter, and the operations after them; `None` if there are none now.
+    /// The next bytes for the rewriter, and the operations after these bytes; `None` if more input is needed.
     pub fn next(&mut self) -> Option<(Vec<u8>, Option<Due>)> {
         self.skipped += u64::from(std::mem::take(&mut self.skips));
         let length = self.held.len() - self.gone;
@@ -388,7 +390,7 @@ impl Follower {
         std::mem::take(&mut self.held)
     }
 
-    /// Returns true if the start tag here belongs to an element that this selector of this feature matches.
+    /// Returns true if the start tag at this position belongs to an element that the feature's selector matches.
     pub fn tells(&mut self, at: u64, feature: usize, selector: usize) -> bool {
         let at = at + self.skipped;
         while self.tells.front().is_some_and(|(place, ..)| *place < at) {
@@ -484,16 +486,16 @@ struct At {
     token: Token,
     start: u64,
     end: u64,
-    /// The elements from this one on began within it.
+    /// The number that the next element had before the token: elements from this number on began with the token.
     from: Id,
-    /// The preceding `<` is text.
+    /// True if the `<` before this position is text.
     opens: bool,
     /// The preceding text may be the start of a reference.
     refers: bool,
 }
 
 impl At {
-    /// Returns true if this would become part of a reference before it.
+    /// Returns true if the markup would become part of a reference before it.
     fn joins(&self, html: &str) -> bool {
         self.refers
             && html.starts_with(|first: char| first.is_ascii_alphanumeric() || matches!(first, '#' | ';'))
@@ -501,7 +503,7 @@ impl At {
 }
 
 impl Follower {
-    /// An element has begun.
+    /// Handles an element that has begun.
     fn opened(&mut self, node: Node, origin: Origin, table: Option<Id>, raw: &[u8], at: &At) {
         let parent = self.infos.entry(node.parent).or_default();
         parent.children += 1;
@@ -513,7 +515,7 @@ impl Follower {
             place.1 = *count;
             self.named += parent.names.capacity() - before;
         }
-        // The content of a template is a document of its own.
+        // The content of a template is a separate document.
         let is_template = self.tree.open.nodes.iter().rev().find(|open| open.id == node.parent);
         let known = match is_template.is_some_and(|open| open.is(TEMPLATE)) {
             true => ElementFacts::default(),
@@ -554,7 +556,7 @@ impl Follower {
         }
     }
 
-    /// Applies a rule. With `take`, only removals are applied, which come after all other operations.
+    /// Applies a rule to an element. With `take`, only removals are applied; they come after all other operations.
     fn act(&mut self, number: usize, take: bool, node: Node, table: Option<Id>, at: &At) {
         let Some(rule) = self.rules.get(number) else { return };
         if rule.left == Some(0) || take != (rule.act == Act::Remove) || self.removal.is_some() {
@@ -584,7 +586,7 @@ impl Follower {
             Act::Prepend(_) => {
                 let place = SpliceTarget { parent: node.id, depth: None };
                 let found = inserted(&self.tree, place, &html, None, self.tree.next_id(), &mut self.work);
-                // Insertions at the start of the tag come before that.
+                // Insertions before the start tag come before the removal.
                 let before = std::mem::replace(&mut self.before, Tree::new());
                 let done = self.insert(at.end, found, &html, Doing { feature, dry, opens: false });
                 self.before = before;
@@ -605,7 +607,8 @@ impl Follower {
         }
     }
 
-    /// Has markup written if it may be; the state before the present token is then that after it.
+    /// Plans an insertion of markup, if it is possible here (`found`). The state before the present token then becomes the
+    /// state after the markup.
     fn insert(
         &mut self,
         at: u64,
@@ -632,7 +635,7 @@ impl Follower {
         true
     }
 
-    /// Returns true if nothing has been inserted here yet.
+    /// Returns true if nothing has been inserted at this position yet.
     fn is_first(&self, at: u64) -> bool {
         !self.ops.iter().rev().any(|op| op.at == at && !matches!(op.deed, Operation::Nothing))
     }
@@ -642,7 +645,7 @@ impl Follower {
             self.inserted += html.len() as u64;
         }
         self.undecided = self.undecided.or(op.undecided.then_some(op.at));
-        // An insertion after the start tag of an element may come before one at its start.
+        // Operations are sorted by position. They are not always planned in this order.
         let place = self.ops.iter().rposition(|other| other.at <= op.at).map_or(0, |before| before + 1);
         self.ops.insert(place, op);
     }

@@ -18,33 +18,34 @@ pub struct FragmentRules {
     pub target: FetchTarget,
     /// The time limit of each fetch.
     pub timeout: Duration,
-    /// The most that each may have, bytes.
+    /// The largest size of a fragment, bytes.
     pub size: usize,
     /// The most fragments of one document, including fragments of fragments.
     pub count: usize,
-    /// The deepest nesting of fragments; 1 for none.
+    /// The deepest nesting of fragments; 1 if fragments may not contain fragments.
     pub depth: usize,
-    /// The markup for a fragment that cannot be fetched, unless the document asks for nothing in its place.
+    /// The markup in place of a fragment that cannot be fetched. A document may ask for nothing instead
+    /// ([`Fragment::optional`]).
     pub fallback: String,
 }
 
 /// A place of a document where a fragment belongs.
 #[derive(Debug, Clone)]
 pub struct Fragment {
-    /// Path and query of where it is; of a literal one the path of the document.
+    /// The path and query of the fragment. For a literal fragment, the path of the document.
     pub path: String,
-    /// The fragment itself, as bytes of the document, where it need not be fetched.
+    /// The content of a fragment that need not be fetched, as bytes of the document.
     pub literal: Option<Vec<u8>>,
-    /// The path of an alternative.
+    /// The path of the alternative that is fetched if the first fetch fails.
     pub alternative: Option<String>,
-    /// If no fetch succeeds, the element is replaced by nothing.
+    /// True if the element is replaced by nothing when no fetch succeeds.
     pub optional: bool,
     /// The rules for fetching it.
     pub rules: Arc<FragmentRules>,
 }
 
 impl Fragment {
-    /// The request for it; `None` if the path is none.
+    /// The request for the fragment; `None` if the path is not valid.
     pub(crate) fn request(&self) -> Option<FetchRequest> {
         let fits = |byte: u8| byte.is_ascii_graphic() && !b"\"<>#".contains(&byte);
         if !self.path.starts_with('/') || self.path.starts_with("//") || !self.path.bytes().all(fits) {
@@ -73,14 +74,14 @@ pub(crate) fn is_usable(answer: &FetchResponse) -> bool {
 pub(crate) struct RewriterOutput {
     pub bytes: Vec<u8>,
     pub holes: VecDeque<(usize, Fragment)>,
-    /// The rewriter's output has characters that [stand for bytes](crate::carry).
+    /// True if the output contains characters that [represent bytes](crate::carry).
     pub stands_in: bool,
-    /// The offset from which on the output may be cut off: see [`removal`](crate::removal).
+    /// The start of the output that may still be cut off: see [`removal`](crate::removal).
     pub cut: Option<usize>,
 }
 
 impl RewriterOutput {
-    /// Appends output of the rewriter, or of a feature in its place.
+    /// Appends output of the rewriter, or output that a feature writes instead.
     #[inline]
     pub fn add(&mut self, written: &[u8]) {
         if self.stands_in {
@@ -89,8 +90,8 @@ impl RewriterOutput {
         self.bytes.extend_from_slice(written);
     }
 
-    /// Takes the output; all but a `<` at its end that may still [become text](Self::end_text), and the part that may be cut
-    /// off.
+    /// Takes the output, except the part that may be cut off. Unless `all` is set, a `<` at the end stays too, because it
+    /// may have to be [escaped](Self::end_text).
     pub fn take(&mut self, all: bool) -> Self {
         let stands_in = self.stands_in;
         if let Some(cut) = self.cut {
@@ -114,8 +115,8 @@ impl RewriterOutput {
         self.cut.map_or(0, |cut| self.bytes.len() - cut)
     }
 
-    /// Ends a text whose following text in the document is removed: a `<` at its end is escaped so that
-    /// it begins no tag.
+    /// Ends a text before a removed part of the document: a `<` at the end of the text is escaped, so that it begins no tag
+    /// with the text after the removed part.
     pub fn end_text(&mut self) {
         if self.bytes.pop_if(|last| *last == b'<').is_some() {
             self.bytes.extend_from_slice(b"&lt;");
@@ -123,13 +124,13 @@ impl RewriterOutput {
     }
 }
 
-/// Output that waits behind a fragment: that of the document, and of each fragment within.
+/// Output that waits for a fragment. There is a frame for the document, and one for each enclosing fragment.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub written: RewriterOutput,
-    /// The number of bytes handed on.
+    /// The number of bytes of `written` that have been passed on.
     pub at: usize,
-    /// It was not fetched, but is part of the surrounding document.
+    /// True if the fragment was not fetched, but is part of the surrounding document.
     pub literal: bool,
 }
 

@@ -1,20 +1,23 @@
 //! Detection of documents in which the rewriter and a browser disagree about text and markup.
 //!
-//! The rewriter builds no tree. Up to the first tag that could make a difference ([`scan`](crate::scan)) it reads a document as a
-//! browser does, so that only `<` and two letters have to be watched for. From there on a scanner runs along, until
-//! all open constructs are closed again and both are sure to agree. At a possible disagreement, the rest of the document passes.
+//! The rewriter builds no tree. Up to the first tag of interest, a tag at which the two could disagree
+//! ([`scan`](crate::scan)), it reads a document as a browser does; to find such a tag, only `<` and two letters are
+//! searched for. From this tag on a scanner reads along, until all open constructs are closed again and the two are
+//! sure to agree. At a possible disagreement, the rest of the document passes unchanged.
 //!
-//! Text that looks like such a tag may be in a comment or an attribute. The scanner misreads it then, and further scanners begin at
-//! later text that looks like such tags: one of the scanners is right. In scripts this is frequent. If a scanner reads such a text,
-//! the reader of the document is asked if it is in the text of a script as well.
+//! Text that looks like a tag of interest may be in a comment or an attribute. A scanner that begins there misreads it.
+//! So a further scanner begins at each later text that looks like a tag of interest: one of the scanners is right. This
+//! is frequent in scripts. If a scanner is in the text of a script, the reader of the document tells whether it is in
+//! such a text as well.
 
 use crate::scan::{Root, Scanner, WatchState, Watching};
 
 /// The largest number of scanners. Only crafted documents need as many.
 const SCANNERS: usize = 8;
 
-/// The letters that follow a first one in the names that are looked for, by their last five bits, as bits. That one may be any
-/// byte that looks like it in its last five bits and has the bit of letters.
+/// For each possible first byte of a name of interest, the set of possible second letters: one bit for each, numbered
+/// by the last five bits of the letter. First bytes are compared by their last five bits and the bit that all letters
+/// have.
 static SECOND: [u32; 256] = {
     let pairs = b"svmasefrtescstteifxmnotipl";
     let mut second = [0; 256];
@@ -33,22 +36,22 @@ static SECOND: [u32; 256] = {
     second
 };
 
-/// How long the name of an element may be without being counted, bytes.
+/// Names of elements up to this length do not count for the limit on names, bytes.
 const NAME: usize = 128;
 
-/// Why the rewriter may not get all.
+/// The reason why the rewriter may not get all of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
     /// The following text is ambiguous.
     Ambiguous,
-    /// Elements have names that are too long together.
+    /// The long names of elements exceed the limit on names.
     Names,
-    /// The following text may be that of a script or the like; the reader of the preceding text knows this, or finds it out.
+    /// The following text may be that of a script or a similar element. Only the reader of the preceding text can tell.
     Unknown,
 }
 
 impl Why {
-    /// The name of the event.
+    /// The name of the event to count.
     pub fn event(self) -> &'static str {
         match self {
             Self::Ambiguous | Self::Unknown => "markup-ambiguous",
@@ -61,23 +64,23 @@ impl Why {
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     scanners: Vec<Scanner>,
-    /// How much of a tag has begun at the end of the last piece.
+    /// The start of a tag at the end of the last piece, if there is one.
     begun: TrailingBytes,
-    /// The length read so far of a possible element name.
+    /// The length of a possible element name, as far as it has been read.
     name: Option<usize>,
-    /// Names have been read up to so far after the last piece.
+    /// The number of bytes of the next piece in which names have already been read.
     ahead: usize,
-    /// A construct begins there that may be in the text of a script or the like.
+    /// True if the tag that `begun` starts may be in the text of a script or a similar element.
     in_text: bool,
-    /// The start of the present piece is in such a text.
+    /// True if the start of the present piece is in the text of a script or a similar element.
     text: bool,
-    /// Bytes of long names.
+    /// The total length of long names, bytes.
     names: usize,
-    /// A style or script of SVG is open, or may be.
+    /// True if a style or script of SVG is, or may be, open.
     in_code: bool,
-    /// SVG or MathML is open, which an end tag of HTML would close; only for features that remove something.
+    /// The open SVG or MathML that an end tag of HTML would close. Tracked only for features that remove something.
     root: Option<Root>,
-    /// The purpose of watching.
+    /// The purpose of the scan.
     pub how: Watching,
 }
 
@@ -88,12 +91,12 @@ enum TrailingBytes {
     Nothing,
     /// `<`
     Opens,
-    /// After that, a letter.
+    /// `<` and this letter.
     Letter(u8),
 }
 
 impl TrailingBytes {
-    /// The state at the end of this piece.
+    /// The state after this piece.
     fn behind(self, bytes: &[u8]) -> Self {
         match bytes {
             [.., b'<'] => Self::Opens,
@@ -108,15 +111,15 @@ impl TrailingBytes {
 struct Position {
     /// The position up to which all scanners have read.
     done: usize,
-    /// Up to here names have been read, and there is none here.
+    /// The position up to which names have been read. No name continues here.
     read: usize,
-    /// At `read` there is `</`, and no `<` follows it before the present block.
+    /// True if `</` is at `read`, and no other `<` follows before the present block.
     closes: bool,
 }
 
-/// This many bytes are looked at at once.
+/// The number of bytes that are examined at once.
 const BLOCK: usize = 16;
-/// Bytes as eight of them are compared at once.
+/// Eight `<`, to compare eight bytes at once.
 const OPENS: u64 = u64::from_ne_bytes([b'<'; 8]);
 const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
 
@@ -141,11 +144,12 @@ fn words(window: &[u8; BLOCK + 2]) -> [u64; 2] {
 }
 
 impl Guard {
-    /// Scans input for the rewriter, in which names may take `limit` bytes. Returns the length that the rewriter may receive, if that
-    /// is not all, and the reason. `text` says that it is within the text of a script or the like, some of which it has read; false
-    /// also if that is unknown.
+    /// Scans input for the rewriter. All long names together may take `limit` bytes. If the rewriter may not receive all of
+    /// the input, returns the length that it may receive, and the reason. `text` is true if the rewriter is within the text
+    /// of a script or a similar element and has read some of it, and false otherwise or if this is unknown.
     ///
-    /// Text that only looks like a name counts as one, since text contains blanks; and none ever counts as closed.
+    /// Text that looks like a name counts as a name, which is harmless because the blanks in text keep such names short.
+    /// The end of an element does not reduce the count.
     pub fn look(&mut self, bytes: &[u8], limit: usize, text: bool) -> Option<(usize, Why)> {
         self.find(bytes, limit, text).err()
     }
@@ -185,12 +189,12 @@ impl Guard {
         self.go(bytes, &mut place, bytes.len())
     }
 
-    /// Finds possible starts of tags of interest. A function of its own, since its cost for each byte dominates.
+    /// Finds possible starts of tags of interest. This is a separate function because it runs for each byte.
     #[inline(never)]
     fn find_tags(&mut self, bytes: &[u8], place: &mut Position, limit: usize) -> Result<(), (usize, Why)> {
         let mut start = 0;
         while let Some(window) = bytes.get(start..).and_then(<[u8]>::first_chunk::<{ BLOCK + 2 }>) {
-            // All at once, so that they are a handful of instructions.
+            // All bytes are compared without a branch, which compiles to a few instructions.
             let opens = |block: &[u8; BLOCK]| block.iter().fold(false, |opens, byte| opens | (*byte == b'<'));
             if window.first_chunk().is_some_and(opens) {
                 self.block(bytes, window, start, place, limit)?;
@@ -208,7 +212,7 @@ impl Guard {
         Ok(())
     }
 
-    /// A block with `<` in it, and two bytes after it.
+    /// Handles a block that contains `<`. `window` is the block and the two bytes after it.
     #[inline(always)]
     fn block(
         &mut self,
@@ -233,7 +237,7 @@ impl Guard {
                 found &= found - 1;
             }
         }
-        // Most names end soon, and so need not be read.
+        // Most names end within the block, and need not be read.
         let (at, closes) = (start + last, window.get(last + 1) == Some(&b'/'));
         if at.wrapping_sub(place.read) > NAME {
             if !place.closes {
@@ -243,7 +247,7 @@ impl Guard {
             }
             place.read = start;
         }
-        // A name that begins before it has ended.
+        // A name that began before this `<` has ended.
         place.closes = closes;
         let before = at.checked_sub(1).and_then(|before| bytes.get(before));
         if closes || before.is_some_and(|before| ends_name(*before)) {
@@ -252,7 +256,7 @@ impl Guard {
         Ok(())
     }
 
-    /// A tag of interest may begin here.
+    /// Handles the possible start of a tag of interest.
     #[cold]
     #[inline(never)]
     fn found(
@@ -273,7 +277,7 @@ impl Guard {
         self.begin(&[], at + 3, in_text, self.text)
     }
 
-    /// Returns true if scanners are in the text of a script or the like, and have read some of it.
+    /// Returns true if a scanner is in the text of a script or a similar element, and has read some of it.
     fn may_be_text(&self) -> bool {
         let mut texts = self.scanners.iter().filter_map(Scanner::has_read_text).peekable();
         texts.peek().is_some() && texts.all(|read| read)
@@ -301,8 +305,11 @@ impl Guard {
         Ok(())
     }
 
-    /// Reads a possible name, of which a part may have been read before. An error if names then take
-    /// too many bytes.
+    /// Reads a possible name, or the rest of one that began in the last piece.
+    ///
+    /// # Errors
+    ///
+    /// Long names now take more than `limit` bytes.
     fn read_name(&mut self, bytes: &[u8], place: &mut Position, limit: usize) -> Result<(), (usize, Why)> {
         let at = place.read;
         let (rest, read) = (bytes.get(at..).unwrap_or_default(), self.name.unwrap_or_default());
@@ -311,7 +318,7 @@ impl Guard {
         if length > NAME {
             let (before, room) = (if read > NAME { read } else { 0 }, limit.saturating_sub(self.names));
             if length - before > room {
-                // At least the length that makes it a long one.
+                // The position of the error is never before the name becomes a long one.
                 let most = (before + room + 1).max(NAME + 1);
                 self.names += most - before;
                 self.go(bytes, place, at + most - read)?;
@@ -324,15 +331,16 @@ impl Guard {
         Ok(())
     }
 
-    /// Adds a scanner, which starts with this input, unless it `may` begin in a text and does (`text`). If there are
-    /// too many, the text `behind` counts as ambiguous.
+    /// Adds a scanner that starts with the input `before`. Does nothing if the tag is in the text of a script: `may` says
+    /// that this is possible, and `text` that it is the case. If there are too many scanners, the text from `behind` on
+    /// counts as ambiguous.
     #[cold]
     fn begin(&mut self, before: &[u8], behind: usize, may: bool, text: bool) -> Result<(), (usize, Why)> {
         if may {
             if text {
                 return Ok(());
             }
-            // The places where they began were not the starts of texts.
+            // These scanners misread their first tag: it did not begin the text of a script.
             self.scanners.retain(|scanner| !scanner.only_reads_text());
         }
         if self.scanners.iter().filter(|scanner| scanner.only_reads_text()).count() >= SCANNERS
@@ -348,8 +356,8 @@ impl Guard {
         if count < SCANNERS { Ok(()) } else { Err((behind, Why::Ambiguous)) }
     }
 
-    /// Advances all scanners; finished ones are removed. Also returns an error after a tag with which a style or script of SVG begins
-    /// or ends, or SVG itself if that matters, since the readers of the following text have to know.
+    /// Advances all scanners and removes finished ones. Also returns an error after a tag that begins or ends a style or
+    /// script of SVG, or SVG itself if something is removed: the readers of the following text have to know this.
     fn go(&mut self, bytes: &[u8], place: &mut Position, to: usize) -> Result<(), (usize, Why)> {
         while place.done < to && !self.scanners.is_empty() {
             let mut next = to;
@@ -387,17 +395,19 @@ impl Guard {
         ambiguous.map_or(Ok(()), |at| Err((at, Why::Ambiguous)))
     }
 
-    /// Returns true if the input is, or may be, the text of a style or script in SVG, which the rewriter treats as any other text.
+    /// Returns true if the input is, or may be, the text of a style or script in SVG. The rewriter treats it as normal
+    /// text.
     pub fn is_in_code(&self) -> bool {
         self.in_code
     }
 
-    /// The SVG or MathML that is open, or may be, if an end tag of HTML would close it and something is removed.
+    /// The SVG or MathML that is, or may be, open, if an end tag of HTML would close it. Known only if a feature removes
+    /// something.
     pub fn root(&self) -> Option<Root> {
         self.root
     }
 
-    /// Bytes of long names.
+    /// The total length of long names, bytes.
     pub fn names(&self) -> usize {
         self.names
     }

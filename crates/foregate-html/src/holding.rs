@@ -1,19 +1,19 @@
 //! An estimate of the rewriter's memory, from outside.
 //!
-//! It counts its buffer for an unfinished tag or comment and its list of open elements, and stops at a limit; but
-//! it does not report the amount, and it does not count the names of open elements.
+//! The rewriter limits the memory for its buffer for an unfinished tag or comment and for its list of open elements.
+//! But it does not report the amount, and its limit does not include the names of open elements.
 
 /// The approximate memory of a rewriter for any document: buffers, selectors and handlers, bytes.
 const FIXED: usize = 16 * 1024;
-/// How often the rewriter has the name of an open element.
+/// The number of copies that the rewriter keeps of the name of an open element.
 const COPIES: usize = 2;
 
-/// The account.
+/// The estimate for one rewriter.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     /// The input since the rewriter's last output or call, bytes.
     begun: usize,
-    /// The most that this has been: the rewriter keeps its buffer.
+    /// The largest value of `begun` so far: the rewriter does not shrink its buffer.
     buffer: usize,
 }
 
@@ -24,7 +24,7 @@ impl Holding {
         FIXED.saturating_add(self.buffer.min(limit)).saturating_add(COPIES.saturating_mul(names))
     }
 
-    /// The rewriter got this many bytes. `silent` is set if it has written nothing and called no handler since.
+    /// Records that the rewriter received this many bytes. `silent` is true if it wrote nothing and called no handler.
     pub fn got(&mut self, bytes: usize, silent: bool) {
         self.begun = if silent { self.begun.saturating_add(bytes) } else { bytes };
         self.buffer = self.buffer.max(self.begun);

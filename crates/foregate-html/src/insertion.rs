@@ -20,16 +20,16 @@ pub(crate) struct Insertion {
     scanner: Scanner,
     running: Vec<InsertingFeature>,
     charset: Charset,
-    /// A tag that has begun.
+    /// The bytes of an unfinished tag.
     held: Vec<u8>,
-    /// The preceding text ends in `<`: an insertion must not make a tag of it.
+    /// True if the preceding text ends in `<`. An insertion must not form a tag with it.
     opens: bool,
-    /// Something was left out at the end.
+    /// True if an insertion was skipped at the end of the document.
     left_out: bool,
 }
 
 impl Insertion {
-    /// One for features of these steps; each with whether it is in a dry run.
+    /// Creates the pass for features. Each is given by its step, true for a dry run, and its insertions.
     pub fn new(features: impl Iterator<Item = (&'static str, bool, Edges)>, charset: Charset) -> Self {
         let running: Vec<_> =
             features.map(|(step, dry, edges)| InsertingFeature { step, dry, edges, matches: 0 }).collect();
@@ -44,7 +44,7 @@ impl Insertion {
         }
     }
 
-    /// Returns true if the document is within the text of a script or the like, some of which has been read.
+    /// Returns true if some text of a script or a similar element has been read, and the element is still open.
     pub fn reads_text(&self) -> bool {
         self.scanner.has_read_text() == Some(true)
     }
@@ -100,7 +100,7 @@ impl Insertion {
         }
         self.let_go(out);
         out.write(rest);
-        // Later insertions at the start of an element push earlier ones back.
+        // Each insertion is placed directly after the start tag, so the last one comes first. The order is reversed for that.
         for (running, html) in self.running.iter_mut().zip(behind).rev() {
             if let Some(html) = html {
                 running.insert(&html, self.charset, &mut self.opens, out);
@@ -121,7 +121,7 @@ impl Insertion {
         out.write(before.unwrap_or(bytes));
     }
 
-    /// Passes the held part on.
+    /// Writes the held part as a part of the document.
     fn pass_held(&mut self, out: &mut dyn Sink) {
         let held = std::mem::take(&mut self.held);
         self.pass(&held, out);
@@ -135,7 +135,7 @@ impl Insertion {
         out.write(&std::mem::take(&mut self.held));
     }
 
-    /// The document has ended. After a tag that has not, or the like, nothing is inserted.
+    /// Handles the end of the document. Nothing is inserted if the document ends within a tag or a similar construct.
     pub fn end(&mut self, out: &mut dyn Sink) {
         self.pass_held(out);
         if self.scanner.is_unfinished() {
@@ -156,7 +156,7 @@ impl Insertion {
         self.left_out
     }
 
-    /// Bytes that are held.
+    /// The number of held bytes.
     pub fn held(&self) -> usize {
         self.held.capacity() + self.scanner.held()
     }
@@ -171,7 +171,7 @@ impl Insertion {
 }
 
 impl InsertingFeature {
-    /// Inserts markup; `opens` says whether it comes after a `<` that has not been written.
+    /// Inserts markup. `opens` is true if there is a `<` before the markup that has not been written.
     fn insert(&mut self, html: &str, charset: Charset, opens: &mut bool, out: &mut dyn Sink) {
         self.matches += 1;
         if self.dry {

@@ -1,7 +1,8 @@
-//! The kind of a body by its start.
+//! The kind of a body, as its start suggests.
 //!
-//! Servers send JSON, text, and parts of pages as `text/html`. Markup at the edges of head and body belongs into documents alone: after
-//! JSON it breaks scripts that read it, and in a part of a page it would run again.
+//! Servers send JSON, text, and parts of pages as `text/html`. Markup for the edges of head and body is inserted only
+//! into documents: after JSON it would break scripts that parse the body, and in a part of a page inserted scripts
+//! would run a second time.
 
 use crate::charset::PRESCAN;
 
@@ -11,20 +12,21 @@ pub(crate) enum BodyKind {
     /// A document.
     #[default]
     Document,
-    /// It begins with head content, such as a script: a document if tags of `html`, `head` or `body` follow.
+    /// The body begins with head content, such as a script. It is a document if a tag of `html`, `head` or `body` follows.
     HeadContent,
-    /// It begins with another element: a document if a tag of `html` follows, as after a warning of an interpreter.
+    /// The body begins with another element. It is a document if a tag of `html` follows: the element may be a warning of
+    /// an interpreter.
     Fragment,
-    /// It begins with text, in which tags may be quoted: never a document.
+    /// The body begins with text. It is never a document, because the text may quote tags.
     Text,
-    /// No HTML: JSON, XML, UTF-16 without a mark.
+    /// The body is not HTML: JSON, XML, or UTF-16 without a byte-order mark.
     Other,
-    /// Nothing but blanks.
+    /// The body consists of blanks, or is empty.
     Empty,
 }
 
-/// Determines the kind of a body by its start without a mark; `None` if more of it is needed. `whole` says that there is no more. At most
-/// [`PRESCAN`] bytes after leading blanks are read, even if more are available.
+/// Determines the kind of a body from its start, without a byte-order mark; `None` if more input is needed. `whole`
+/// says that `start` is the whole body. At most [`PRESCAN`] bytes after leading blanks are read.
 pub(crate) fn body_kind(start: &[u8], whole: bool) -> Option<BodyKind> {
     let start = start.trim_ascii_start();
     let rest = start.get(..PRESCAN).unwrap_or(start);
@@ -37,7 +39,7 @@ pub(crate) fn body_kind(start: &[u8], whole: bool) -> Option<BodyKind> {
         [] => whole.then_some(BodyKind::Empty),
         [b'{' | b'[', ..] | [0, ..] | [_, 0, ..] => Some(BodyKind::Other),
         [b'<'] => undecided(),
-        // The next byte may be half of a character of UTF-16.
+        // The next byte may show that the body is in UTF-16.
         [_] if !whole => None,
         [b'<', ..] => by_tags(rest).or_else(undecided),
         _ => Some(BodyKind::Text),
@@ -60,7 +62,7 @@ fn by_tags(mut rest: &[u8]) -> Option<BodyKind> {
             [b'!', b'-', b'-', text @ ..] => {
                 let includes = text.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"#include"));
                 if includes || text.starts_with(b"# ") {
-                    // The head may be in the file.
+                    // A server-side include: the head may be in the included file.
                     return Some(BodyKind::Document);
                 }
                 // `<!-->` is a whole comment.
@@ -107,7 +109,7 @@ fn is_doctype(declaration: &[u8]) -> bool {
 fn by_name(name: &[u8]) -> BodyKind {
     match name {
         b"html" | b"head" | b"body" | b"frameset" | b"title" | b"meta" | b"base" => BodyKind::Document,
-        // The head may be in the fragment.
+        // The head may be in the included fragment.
         b"esi:include" => BodyKind::Document,
         b"script" | b"style" | b"link" | b"noscript" => BodyKind::HeadContent,
         _ => BodyKind::Fragment,

@@ -1,9 +1,9 @@
 //! HTML that is rewritten while it streams.
 //!
-//! A [`Feature`] is a small type: the selectors that it names, and handlers with a state of their own for each response.
-//! Steps choose features and add them to the list [`Features`]; one last step, [`steps::Html`], puts all of them
-//! into one [`Pass`] over the document, which is a filter of bodies like any other. Its memory is bounded, regardless of input
-//! and output; if it cannot go on, the rest passes unchanged.
+//! A [`Feature`] is a small type: it names selectors, and has handlers with a separate state for each response. Steps
+//! choose features and add them to the list [`Features`]. The last step, [`steps::Html`], runs all of them in one
+//! [`Pass`] over the document, which is a body filter. The memory of a pass is bounded, regardless of input and output.
+//! If the pass cannot continue, the rest of the document passes unchanged.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Checks markup in the configuration: it has to close the elements that it opens, and no others.
+//! Checks markup in the configuration. The markup has to close the elements that it opens, and no others.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::scan::names::EMPTY;
 use crate::splice::may_lack_its_end;
 use crate::tree::{BODY, Content, Event, Facts, Id, MATH, SVG, Space, TEMPLATE, Token, Tokens, Tree};
 
-/// Why markup cannot stand at an element.
+/// The reason why markup cannot be inserted at an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Partial {
     /// It opens this element without closing it.
@@ -17,15 +17,17 @@ pub(crate) enum Partial {
     Unfinished,
 }
 
-/// Names of HTML that SVG and MathML have too, or that would be elements of SVG there, in which they close nothing.
+/// Names of HTML elements that are also read as elements of SVG or MathML within these. There `/>` closes them, in HTML
+/// it does not.
 const HTML_ONLY: &str = "a abbr acronym address article aside audio bdi bdo button canvas cite data datalist del details dfn dialog \
     fieldset figcaption figure font footer form header hgroup iframe ins kbd label legend main map meter nav noembed noscript object \
     optgroup option output picture progress q samp script search section select slot style summary td textarea th time title tr \
     var video";
 
-/// Why markup cannot be inserted at any element; `None` if it can be.
+/// The reason why markup cannot be inserted at an element; `None` if it can be.
 ///
-/// The place decides how markup is read: in a `template`, as in any element of HTML, `<path/>` opens an element; in SVG it is one.
+/// The place decides how markup is read: in a `template` or another HTML element, `<path/>` opens an element; in SVG it
+/// is a complete element.
 pub(crate) fn partial(html: &str) -> Option<Partial> {
     let first = read(html, None)?;
     let foreign = [(SVG, Space::Svg), (MATH, Space::Math)];
@@ -39,7 +41,7 @@ fn read(html: &str, around: Option<(u128, Space)>) -> Option<Partial> {
     let from = tree.next_id();
     let mut tokens = Tokens::new();
     tokens.go_on(Content::Markup, EMPTY, tree.open.has_cdata());
-    // How many start tags of a name have no end tag yet.
+    // For each name, the number of start tags without an end tag so far.
     let mut balance: HashMap<String, usize> = HashMap::new();
     let mut opened: HashMap<Id, String> = HashMap::new();
     while let Some(found) = tokens.next(html.as_bytes(), true) {

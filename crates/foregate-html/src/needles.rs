@@ -1,9 +1,9 @@
-//! Texts that are replaced by others while a stream passes.
+//! A search for several texts in a stream, for replacing them.
 
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
 
-/// Finds texts in a stream, the leftmost first, and among those that begin at the same place the longest. Where the stream is
-/// split makes no difference.
+/// Finds texts in a stream: the leftmost match first, and the longest of the matches that begin at the same position.
+/// The result does not depend on how the stream is split.
 #[derive(Debug, Clone)]
 pub(crate) struct Needles {
     search: AhoCorasick,
@@ -12,10 +12,10 @@ pub(crate) struct Needles {
 }
 
 impl Needles {
-    /// The most that all texts may have together, bytes.
+    /// The largest total length of all texts, bytes.
     pub const LIMIT: usize = 64 * 1024;
 
-    /// For these texts; `None` if they are too many.
+    /// Creates a search for these texts; `None` if they are too many or too long.
     pub fn new<T: AsRef<[u8]>>(texts: &[T], ignore_case: bool) -> Option<Self> {
         let search = AhoCorasickBuilder::new()
             .match_kind(MatchKind::LeftmostLongest)
@@ -26,16 +26,16 @@ impl Needles {
         Some(Self { search, longest })
     }
 
-    /// Searches the input: calls `tell` with each stretch, and with the number of its text if it is one, until `tell` asks to
-    /// stop. Returns the number of processed bytes; the rest has to be passed again with the next input. `last` is set at the
-    /// end of the input.
+    /// Searches the input. Calls `tell` with each match and the number of its text, and with the input between matches,
+    /// until `tell` asks to stop. Returns the number of processed bytes; the rest has to be passed again with the next
+    /// input. `last` is set at the end of the stream.
     pub fn search(
         &self,
         bytes: &[u8],
         last: bool,
         tell: &mut dyn FnMut(&[u8], Option<usize>) -> bool,
     ) -> usize {
-        // A text that begins after this may be longer than the input.
+        // A match that begins at or after this position may continue beyond the input.
         let safe = if last { bytes.len() } else { (bytes.len() + 1).saturating_sub(self.longest) };
         let mut at = 0;
         for found in self.search.find_iter(bytes) {

@@ -2,9 +2,10 @@
 
 use foregate_module::{Edit, Edits, Field, Fields};
 
-/// The fields that a policy may stand in.
+/// The fields that may contain a policy.
 pub(crate) const FIELDS: [&str; 2] = ["content-security-policy", "content-security-policy-report-only"];
-/// The directives that restrict scripts and styles, each with the directive that it falls back to.
+/// The directives that restrict script and style elements, each with its fallback: the directive that applies without
+/// it.
 const GUARDED: [(&str, &str); 2] = [("script-src-elem", "script-src"), ("style-src-elem", "style-src")];
 
 /// A nonce of 128 bits, in letters, digits, `-` and `_`.
@@ -16,7 +17,7 @@ pub(crate) fn of(random: [u64; 2]) -> String {
 
 /// Changes the policies of a response so that they allow elements with this `nonce`.
 ///
-/// A directive that allows all inline code stays unchanged: a nonce in it would forbid inline code without one.
+/// A directive that allows all inline code stays unchanged: a nonce in it would forbid inline code without a nonce.
 pub(crate) fn allow(response: &dyn Fields, nonce: &str) -> Edits {
     let mut edits = Edits::new();
     for name in FIELDS {
@@ -31,7 +32,8 @@ pub(crate) fn allow(response: &dyn Fields, nonce: &str) -> Edits {
     edits
 }
 
-/// Adds a value. `None` for a value that no field can have, which is impossible here: it was made from a field.
+/// Adds a value of a field. `None` if no field can have the value, which cannot happen, because the value was made from
+/// a field.
 fn append(name: &'static str) -> impl FnMut(Edits, Vec<u8>) -> Option<Edits> {
     move |mut edits, value| {
         edits.push(Edit::Append(Field::new(name, value).ok()?));
@@ -39,7 +41,7 @@ fn append(name: &'static str) -> impl FnMut(Edits, Vec<u8>) -> Option<Edits> {
     }
 }
 
-/// A list of policies, changed.
+/// Changes a list of policies so that they allow the nonce.
 fn allowed(policies: &[u8], nonce: &str) -> Vec<u8> {
     let policy = |policy: &[u8]| {
         let mut directives: Vec<Vec<u8>> = policy.split(|byte| *byte == b';').map(<[u8]>::to_vec).collect();
@@ -57,7 +59,7 @@ fn guard(directives: &mut Vec<Vec<u8>>, element: &str, kind: &str, nonce: &str) 
             words(directive).next().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
         })
     };
-    // Browsers that do not know the directive for elements read the one for the kind.
+    // Browsers that do not support the directive for elements (`script-src-elem`) use its fallback (`script-src`).
     let own: Vec<usize> = [named(element), named(kind)].into_iter().flatten().collect();
     if own.is_empty() {
         let Some(standard) = named("default-src").and_then(|at| directives.get(at)) else { return };

@@ -21,18 +21,18 @@ use crate::kind::{BodyKind, body_kind};
 use crate::rewriter::{HandlerState, Output, at_work, rewriter};
 use crate::spare::Plan;
 
-/// The step that documents are counted for.
+/// The name of the step under which documents are counted.
 pub const STEP: &str = "html";
-/// The default of the most that the rewriter may hold of a document, bytes.
+/// The default limit of the rewriter's memory for one document, bytes.
 pub const BUDGET: usize = 512 * 1024;
-/// The amount written at once, bytes; more only if one slice makes more.
+/// The amount of output after which the pass pauses, bytes. One slice may make more.
 const ROUND: usize = 16 * 1024;
-/// The largest output of a slice, bytes, given the declared growth of the features.
+/// The intended limit of a slice's output, bytes. The declared growth of the features then gives the size of slices.
 const ROOM: usize = 64 * 1024;
 /// The bounds of a slice, bytes.
 const SLICE: (usize, usize) = (16, 4096);
-/// The largest size of the first slice, bytes; it doubles with each further one. The client gets the start of the document soon, and
-/// little is parsed needlessly if features have nothing to do after the head.
+/// The largest size of the first slice, bytes; the size doubles with each further slice. A small first slice lets the
+/// client get the start of the document soon, and avoids parsing in vain if features only act in the head.
 const FIRST_SLICE: usize = 512;
 /// The capacity that an empty buffer keeps, bytes.
 const KEPT: usize = 4 * ROUND;
@@ -62,12 +62,12 @@ pub struct Pass {
     /// Unprocessed input, from `at` on.
     queue: Vec<u8>,
     at: usize,
-    /// The rest of it is an incomplete character.
+    /// True if the rest of the queue is an incomplete character.
     begun: bool,
     /// The sizes of the next slice and of the largest.
     slice: usize,
     most: usize,
-    /// The state shared by handlers, once the rewriter has begun; moved out while it is at work.
+    /// The state that the handlers share, once there is a rewriter. It is taken out while the rewriter is at work.
     shared: Option<Box<HandlerState>>,
     /// The selectors and features for which the rewriter was made.
     plan: Option<Plan>,
@@ -80,16 +80,16 @@ pub struct Pass {
     guard: Guard,
     /// The reason for giving up.
     gave_up: Option<&'static str>,
-    /// The encoding, and whether it is known.
+    /// The encoding. It is valid once `sniffed` is set.
     charset: Charset,
     sniffed: bool,
-    /// The document begins with a byte-order mark.
+    /// True if the document begins with a byte-order mark.
     marked: bool,
-    /// A mark or blanks that it begins with have been handed on.
+    /// True if a byte-order mark or leading blanks have been passed on.
     began: bool,
     /// Features that run over fragments too.
     nested: Vec<ChosenFeature>,
-    /// Output that waits for fragments that are still to come.
+    /// Output that waits for fragments.
     frames: Vec<Frame>,
     /// The fragment that is being fetched.
     asking: Option<Asking>,
@@ -97,13 +97,13 @@ pub struct Pass {
     missing: u64,
     /// Directives within fragments that are not understood.
     unsupported: u64,
-    /// The body has ended.
+    /// True once the body has ended.
     ending: bool,
 }
 
 struct Asking {
     fragment: Fragment,
-    /// The fetch that was not taken yet.
+    /// The fetch, until the chain takes it.
     question: Option<FetchRequest>,
 }
 
@@ -118,11 +118,11 @@ enum PassState {
 }
 
 impl Pass {
-    /// A filter that runs these features over a document; the flag of each says that it is in a dry run.
+    /// A filter that runs these features over a document. The flag of a feature is true if it is in a dry run.
     ///
-    /// Its memory is bounded, however much the document grows: it processes the document in slices, and pauses while its
-    /// output waits to be taken. If the rewriter needs more than its budget (for a huge tag or comment,
-    /// or for deeply nested elements), the rest of the document passes unchanged, and no byte is lost.
+    /// The memory of the filter is bounded, however much the document grows: the filter processes the document in slices,
+    /// and pauses until its output is taken. If the rewriter needs more than its budget (for a huge tag or comment, or for
+    /// deeply nested elements), the rest of the document passes unchanged, and no byte is lost.
     pub fn filter(features: Vec<(ChosenFeature, bool)>, terms: Terms) -> Filtered {
         let dry = features.iter().all(|(_, dry)| *dry);
         let budget = usize::MAX;
@@ -161,7 +161,7 @@ impl Pass {
         }
     }
 
-    /// Rewrites the queued input, as far as output may be written now.
+    /// Rewrites the queued input, until enough output for one call is written.
     fn work(&mut self, all: bool, out: &mut dyn Sink) -> Result<(), Bail> {
         let mut written = 0;
         while self.at < self.queue.len() && (all || written < ROUND) && !self.is_held_up() {
@@ -172,7 +172,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Rewrites a slice of the queued input and returns the size of the output; `None` if that has to wait for more.
+    /// Rewrites a slice of the queued input and returns the size of the output; `None` if the pass cannot continue now.
     fn slice(&mut self, out: &mut dyn Sink) -> Result<Option<usize>, Bail> {
         let PassState::Rewrites(rewriter) = &mut self.state else { return Ok(None) };
         let Some(shared) = &mut self.shared else { return Ok(None) };
@@ -188,7 +188,7 @@ impl Pass {
         shared.in_code = self.guard.is_in_code();
         shared.foreign = self.guard.root();
         if let Some(follower) = &mut shared.follower {
-            // Held text has to reach the rewriter before the state that describes it.
+            // The new state does not apply to text that the follower holds, so this text goes to the rewriter first.
             if (shared.in_code, shared.foreign) != before {
                 follower.decide(false);
             }
@@ -196,7 +196,7 @@ impl Pass {
         let reads_text = shared.follower.as_ref().is_some_and(|follower| follower.is_in_text());
         let fits = self.guard.look(slice, self.terms.budget, shared.in_text || reads_text);
         if let Some((fits, why)) = fits {
-            // A character that a `<` follows does not go on.
+            // If the part ends before a `<`, an incomplete character at its end is invalid.
             let slice = slice.get(..fits).unwrap_or_default();
             (loaded, taken) = self.charset.load(slice, why == Why::Unknown);
         }
@@ -223,7 +223,7 @@ impl Pass {
         if let Some(event) = lost.or(ends).or(exceeded) {
             self.gave_up = Some(event);
             self.leave(out)?;
-            // If fragments are awaited, the rest follows after them.
+            // If a fragment is awaited, the rest of the document is written after it.
             return if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) };
         }
         if is_done {
@@ -256,7 +256,7 @@ impl Pass {
         let done = at_work(&mut self.shared, || rewriter.end());
         self.hand_over(out);
         match done {
-            // With such an error, the rewriter has still written all of its input.
+            // Even with one of these errors, the rewriter has written all of its input.
             Ok(()) | Err(RewritingError::MemoryLimitExceeded(_) | RewritingError::ContentHandlerError(_)) => {
                 Ok(())
             }
@@ -264,7 +264,7 @@ impl Pass {
         }
     }
 
-    /// The rewriter has failed, and has written all of its input.
+    /// Handles a failure of the rewriter, which has still written all of its input.
     fn failed(&mut self, error: &RewritingError, out: &mut dyn Sink) -> Result<(), Bail> {
         self.state = PassState::Over;
         self.shared.iter_mut().for_each(|shared| shared.let_go());
@@ -275,7 +275,7 @@ impl Pass {
         });
         self.hand_over(out);
         if self.is_held_up() {
-            // The rest follows once the fragments have come.
+            // The rest of the document is written once the fragments have arrived.
             return Ok(());
         }
         self.hand_on(out);
@@ -327,7 +327,7 @@ impl Pass {
         let start = mark.unwrap_or(&self.queue);
         match body_kind(start, whole) {
             None => {
-                // A stream may begin with blanks that keep its connection open.
+                // A server may send blanks first, only to keep the connection open.
                 if start.trim_ascii_start().is_empty() {
                     self.began |= !self.queue.is_empty();
                     self.hand_on(out);
@@ -346,7 +346,7 @@ impl Pass {
         }
     }
 
-    /// The body passes as it is.
+    /// Lets the body pass unchanged, and counts this event.
     fn pass_all(&mut self, event: &'static str, out: &mut dyn Sink) -> Result<(), Bail> {
         self.state = PassState::Over;
         self.gave_up = Some(event);
@@ -383,7 +383,7 @@ impl Pass {
             .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
             .map(|(chosen, _)| chosen.clone())
             .collect();
-        // A feature in a dry run must not stop features that are in effect.
+        // A feature in a dry run must not cause the rewriter to give up on features that are in effect.
         let all_dry = features.iter().all(|(_, dry)| *dry);
         let removes = |(chosen, dry): &(ChosenFeature, bool)| {
             (!dry || all_dry) && chosen.feature.removes() != Removes::Nothing
@@ -436,7 +436,7 @@ impl Pass {
         bailed.and(Err(Bail::Pass))
     }
 
-    /// Goes on after a piece, an answer, or the end.
+    /// Continues after a piece of input, an answer, or the end of the body.
     fn go_on(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         if matches!(self.state, PassState::Inserts) {
             let queue = std::mem::take(&mut self.queue);
@@ -478,7 +478,7 @@ impl Pass {
     }
 }
 
-/// Passes a part of the document to the rewriter, with the operations in it.
+/// Passes a part of the document to the rewriter, and applies the operations of the follower at their positions.
 fn write(
     shared: &mut Option<Box<HandlerState>>,
     rewriter: &mut HtmlRewriter<'static, Output>,
@@ -623,7 +623,7 @@ impl BodyFilter for Pass {
         if let Some(event) = self.gave_up {
             tell(Finding { step: STEP, event, count: 1 });
         }
-        // Nothing more is done to this document, so that it need not wait.
+        // Nothing more has to be done for this document, so making the next rewriter does not delay it.
         if let Some(plan) = self.plan.take() {
             plan.prepare();
         }

@@ -1,6 +1,7 @@
-//! Character references, as they stand in attributes and text (HTML, section 13.2.5.72).
+//! Character references in attributes and text (HTML, section 13.2.5.72).
 
-/// The longest recognised reference, bytes. Longer ones, with zeros before their number, count as text.
+/// The longest recognised reference, bytes. Only a number with many leading zeros makes a reference longer; it counts
+/// as text.
 pub(crate) const LONGEST: usize = 64;
 /// The longest name of a reference, bytes.
 const NAME: usize = 31;
@@ -24,7 +25,7 @@ const LATIN: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf 
     Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave \
     Uacute Ucirc Uuml Yacute THORN szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave \
     iacute icirc iuml eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml";
-/// Names that need one: the rest of ASCII.
+/// Names that need a semicolon: those of all other ASCII characters.
 const ASCII: [(&str, char); 37] = [
     ("apos", '\''),
     ("Tab", '\t'),
@@ -68,15 +69,15 @@ const ASCII: [(&str, char); 37] = [
 /// The construct after an ampersand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReferenceStart {
-    /// Nothing: it stands for itself.
+    /// No reference: the ampersand represents itself.
     Text,
-    /// A reference of this many bytes; to which character, if that is known.
+    /// A reference of this many bytes, and its character; `None` if the name is not in the tables here.
     Reference(usize, Option<char>),
-    /// The following text decides; at most [`LONGEST`] bytes are needed.
+    /// More of the following text is needed to decide; at most [`LONGEST`] bytes.
     More,
 }
 
-/// Classifies an ampersand and the text after it. With `last` no text follows.
+/// Classifies an ampersand and the text after it. `last` is true if no more text follows.
 pub(crate) fn begun(text: &str, last: bool, in_attribute: bool) -> ReferenceStart {
     let bytes = text.as_bytes();
     match bytes.get(1) {
@@ -109,7 +110,7 @@ fn number(bytes: &[u8], last: bool) -> ReferenceStart {
     if count == 0 { ReferenceStart::Text } else { ReferenceStart::Reference(length, Some(numbered(code))) }
 }
 
-/// The character of a number, as browsers see it.
+/// The character that browsers show for the number of a reference.
 fn numbered(code: u32) -> char {
     match (code, u8::try_from(code)) {
         (0, _) => char::REPLACEMENT_CHARACTER,
@@ -134,7 +135,8 @@ fn name(text: &str, last: bool, in_attribute: bool) -> ReferenceStart {
         let known = old().chain(ASCII).find(|(known, _)| *known == name);
         return ReferenceStart::Reference(length + 2, known.map(|(_, character)| character));
     }
-    // Without a semicolon only the old names count, in attributes only before a character that no name contains.
+    // Without a semicolon only the names in `OLD` and `LATIN` are valid, and in attributes only if the next character
+    // cannot be part of a name.
     let fits = |known: &&str| match in_attribute {
         true => name == *known && next != Some(&b'='),
         false => name.starts_with(known),
@@ -149,13 +151,13 @@ fn old() -> impl Iterator<Item = (&'static str, char)> {
     OLD.into_iter().chain(LATIN.split_ascii_whitespace().zip('\u{a0}'..='\u{ff}'))
 }
 
-/// Resolves the references of an attribute's value to characters of ASCII. Others stay: they would have to be brought into
-/// the form of the document.
+/// Resolves the references to ASCII characters in an attribute's value. Other references stay, because their characters
+/// would have to be converted to the form of the document.
 pub(crate) fn resolve(text: &str) -> String {
     resolve_but(text, '&')
 }
 
-/// Like [`resolve`], with `mark` for the ampersand of a reference that stays.
+/// Like [`resolve`], but `mark` replaces the ampersand of each reference that stays.
 pub(crate) fn resolve_but(text: &str, mark: char) -> String {
     let ascii = |length, character: Option<char>| {
         character.filter(char::is_ascii).map_or((mark, 1), |character| (character, length))
@@ -163,7 +165,8 @@ pub(crate) fn resolve_but(text: &str, mark: char) -> String {
     replaced(text, |length, character| Some(ascii(length, character))).unwrap_or_default()
 }
 
-/// An attribute's value as text of a document in this encoding; references that are not known stay as they are written.
+/// Resolves the references in an attribute's value, in the form of a document in this encoding. Unknown references stay
+/// as they are written.
 pub(crate) fn resolve_value(text: &str, charset: crate::charset::Charset) -> String {
     let mut resolved = String::with_capacity(text.len());
     let mut rest = text;
@@ -190,13 +193,13 @@ pub(crate) fn resolve_value(text: &str, charset: crate::charset::Charset) -> Str
     resolved
 }
 
-/// Resolves all references of an attribute's value; `None` if one of them is not known.
+/// Resolves all references in an attribute's value; `None` if one of them has an unknown name.
 pub(crate) fn resolve_all(text: &str) -> Option<String> {
     replaced(text, |length, character| Some((character?, length)))
 }
 
-/// An attribute's value with something else for each reference: for its length and its character a character and how many bytes that
-/// stands for. `None` where there is none for one of them.
+/// Replaces each reference in an attribute's value. `by` gets the length and the character of the reference, and
+/// returns the replacement and the number of bytes that it replaces. `None` if `by` returns `None`.
 fn replaced(text: &str, by: impl Fn(usize, Option<char>) -> Option<(char, usize)>) -> Option<String> {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;

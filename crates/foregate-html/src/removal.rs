@@ -1,8 +1,8 @@
 //! Removal of elements from a document.
 //!
-//! The rewriter could drop elements itself, but it takes any end tag that closes an element for the element's own, and dropped
-//! content is lost when it gives up inside an element. So the content of a removed element is written unchanged and held until
-//! the end of the element is known; then it is cut off, or released.
+//! The rewriter can remove elements itself, but not safely: it treats any end tag that closes an element as the
+//! element's own, and removed content is lost if the rewriter gives up inside the element. So the content of a removed
+//! element is written unchanged and held until the end of the element is known. Then it is cut off, or released.
 
 use lol_html::html_content::{ContentType, EndTag, StreamingHandler, StreamingHandlerSink};
 use lol_html::send;
@@ -10,16 +10,16 @@ use lol_html::send;
 use crate::fragments::RewriterOutput;
 use crate::rewriter::{shared, written};
 
-/// The element that is being taken out, with all in it.
+/// The element that is being removed with its content.
 #[derive(Debug)]
 pub(crate) struct Removing {
-    /// The number of the removal in the document.
+    /// The number of this removal, counted in the document.
     number: u64,
-    /// In a dry run: other features of a dry run do nothing in it either, and nothing is held.
+    /// True in a dry run: nothing is held, and only features in a dry run ignore the content of the element.
     dry: bool,
-    /// No feature gets its texts.
+    /// True if no feature gets the texts in the element.
     pub hushes_texts: bool,
-    /// Its end tag may be left out.
+    /// True if the end tag of the element may be left out.
     lacks_end: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn may_lack_its_end(name: &str) -> bool {
     )
 }
 
-/// Returns true if the meaning of content depends on being in this element, so that it cannot stay without it.
+/// Returns true if content in this element would mean something else without the element's tags.
 pub(crate) fn decides_about_content(name: &str) -> bool {
     matches!(
         name,
@@ -85,7 +85,7 @@ fn is_html(element: &send::Element<'_, '_>) -> bool {
     element.namespace_uri() == "http://www.w3.org/1999/xhtml"
 }
 
-/// A marker: output from here on is held.
+/// A marker in the output: output after it is held.
 struct HeldStart;
 
 impl StreamingHandler for HeldStart {
@@ -98,7 +98,7 @@ impl StreamingHandler for HeldStart {
     }
 }
 
-/// A marker: the held output is removed.
+/// A marker in the output: the output held at this point is removed.
 struct CutsOff;
 
 impl StreamingHandler for CutsOff {
@@ -112,12 +112,12 @@ impl StreamingHandler for CutsOff {
 }
 
 impl Removing {
-    /// An element whose end the [follower](crate::follow) finds.
+    /// The removal of an element whose end the [follower](crate::follow) finds.
     pub fn followed() -> Self {
         Self { number: 0, dry: false, hushes_texts: true, lacks_end: false }
     }
 
-    /// Returns true if features change nothing in it.
+    /// Returns true if a feature changes nothing in the element. `dry` is true for a feature in a dry run.
     pub fn hushes(&self, dry: bool) -> bool {
         dry || !self.dry
     }
@@ -144,7 +144,7 @@ pub(crate) fn begin(element: &mut send::Element<'_, '_>, dry: bool) {
     debug_assert!(ended.is_ok(), "it has content");
 }
 
-/// Handles the end tag that ends the element: its own, or that of an element around it.
+/// Handles the end tag that ends the element: its own, or the end tag of an element around it.
 fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
     shared(|shared| {
         let Some(removing) = shared.removing.take_if(|removing| removing.number == number) else { return };
@@ -152,7 +152,7 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
             return;
         }
         if tag.name() == name {
-            // After all that features have inserted at its end.
+            // This comes after all insertions of features at the end of the element.
             tag.streaming_before(Box::new(CutsOff));
             tag.remove();
         } else if removing.lacks_end {
@@ -165,8 +165,8 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
     });
 }
 
-/// Removes the end tag of an element with content that stays. Other elements that it would have closed are closed explicitly: in
-/// SVG, which would stay open, the following text would change its meaning.
+/// Removes the end tag of an element whose content stays. If the end tag would have closed SVG or MathML within the
+/// element, the end tag of that is written instead: otherwise the following text would be read as SVG or MathML.
 pub(crate) fn remove_end(tag: &mut EndTag<'_>) {
     if let Some(root) = shared(|shared| shared.foreign) {
         tag.before(root.end_tag(), ContentType::Html);
@@ -174,8 +174,8 @@ pub(crate) fn remove_end(tag: &mut EndTag<'_>) {
     tag.remove();
 }
 
-/// Handles the end of the document. An element with an optional end tag ends here; the extent of any other
-/// is unknown. Returns true if it stays.
+/// Handles the end of the document. An element with an optional end tag ends here and is removed. Any other element is
+/// not closed, so it stays. Returns true if an element stays that should have been removed.
 pub(crate) fn end_all(removing: &mut Option<Removing>) -> bool {
     let Some(removing) = removing.take() else { return false };
     let stays = !removing.lacks_end;

@@ -2,13 +2,13 @@
 
 use foregate_module::{Argument, Edit, Edits, Field, Fields, Problem};
 
-/// Returns true if a list field has an element, in any case (RFC 9110, section 5.6.1).
+/// Returns true if a list field contains an element, ignoring case (RFC 9110, section 5.6.1).
 pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> bool {
     let mut elements = fields.all(name).flat_map(|value| value.split(|byte| *byte == b','));
     elements.any(|element| element.trim_ascii().eq_ignore_ascii_case(wanted))
 }
 
-/// Returns true if `If-None-Match` names this validator, strong or weak, or any (RFC 9110, section 13.1.2).
+/// Returns true if `If-None-Match` is `*` or contains this validator, strong or weak (RFC 9110, section 13.1.2).
 pub(crate) fn is_known(request: &dyn Fields, tag: &str) -> bool {
     let mut elements = request.all("if-none-match").flat_map(|value| value.split(|byte| *byte == b','));
     elements.any(|element| {
@@ -33,9 +33,10 @@ pub(crate) fn is_encoded(response: &dyn Fields) -> bool {
     })
 }
 
-/// The response to a client that revalidates: it has the changed body with a weak validator,
-/// and receives that one (RFC 9110, section 15.4.5). A client with a strong validator has another body; one with only a time gets
-/// the weak validator, so that no cache combines parts of the origin's body with the changed one.
+/// Adjusts the ETag of a 304 response. A client that has the changed body has a weak validator, so the 304 gets the
+/// weak one too (RFC 9110, section 15.4.5). A client with the strong validator has the origin's body, and the ETag
+/// stays. A client that revalidates only by time gets the weak validator, so that no cache combines parts of the
+/// origin's body with the changed body.
 pub(crate) fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits {
     let mut edits = Edits::new();
     let Some(strong) = response.get("etag").filter(|tag| tag.starts_with(b"\"")) else { return edits };
@@ -49,8 +50,8 @@ pub(crate) fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits 
     edits
 }
 
-/// The media types of a response: several where it has several fields, or one that is a list, as a recipient that puts fields
-/// together has made it.
+/// The media types of a response. There are several if the response has several `content-type` fields, or if a
+/// recipient on the way has combined them into a list.
 pub(crate) fn types(response: &dyn Fields) -> impl Iterator<Item = &[u8]> {
     response.all("content-type").flat_map(|value| {
         let (mut quoted, mut escaped) = (false, false);
@@ -68,17 +69,17 @@ fn essence(content_type: &[u8]) -> &[u8] {
     content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
-/// Returns true if browsers read the type as XML (MIME Sniffing, section 4.6; `text/xsl` besides).
+/// Returns true if browsers read the type as XML (MIME Sniffing, section 4.6, and also `text/xsl`).
 pub(crate) fn is_xml(content_type: &[u8]) -> bool {
     let essence = essence(content_type).to_ascii_lowercase();
     essence.ends_with(b"+xml") || essence.ends_with(b"/xml") || essence == b"text/xsl"
 }
 
-/// A media type, or all of a kind: `text/html`, `text/*`.
+/// A media type, or a range of types: `text/html`, `text/*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MediaType {
     main: String,
-    /// `None`: any.
+    /// The subtype; `None` for any.
     sub: Option<String>,
 }
 
@@ -102,7 +103,7 @@ impl MediaType {
         }
     }
 
-    /// Returns true if a value of `content-type` is of it.
+    /// Returns true if a value of `content-type` matches.
     pub fn fits(&self, content_type: &[u8]) -> bool {
         let mut parts = essence(content_type).splitn(2, |byte| *byte == b'/');
         let (Some(main), Some(sub)) = (parts.next(), parts.next()) else { return false };

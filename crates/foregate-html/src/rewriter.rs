@@ -28,19 +28,21 @@ pub(crate) struct Running {
     pub step: &'static str,
     pub dry: bool,
     pub reads: Reads,
-    /// The number of features before the next that reads texts.
+    /// The number of features between this one and the next that reads texts.
     pub deaf: usize,
     pub rewrite: Box<dyn Rewrite>,
     pub matches: u64,
 }
 
 thread_local! {
-    /// The state that the rewriter at work on this thread shares with its handlers. They are called thousands of times for a
-    /// document, and its output still more often; a lock each time would cost more than most handlers do.
+    /// The state that the rewriter at work on this thread shares with its handlers. Handlers are called thousands of times
+    /// for a document, and output is written still more often: taking a lock each time would cost more than most handlers.
     ///
-    /// These values are never dropped here, so that accesses need no check for that: [`at_work`] puts them here and takes them away again.
+    /// [`at_work`] puts the value here and takes it away again. It is never dropped here, so accesses need no check for
+    /// that.
     static AT_WORK: Cell<ManuallyDrop<Option<Box<HandlerState>>>> = const { Cell::new(ManuallyDrop::new(None)) };
-    /// The output of that rewriter. Separate, since a handler's text at the end is written while the handler runs.
+    /// The output of the rewriter at work on this thread. It is separate from the state, because at the end of the document
+    /// output is written while a handler runs and has taken out the state.
     static WRITTEN: RefCell<ManuallyDrop<RewriterOutput>> = const {
         let written = RewriterOutput { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false, cut: None };
         RefCell::new(ManuallyDrop::new(written))
@@ -53,21 +55,21 @@ pub(crate) struct HandlerState {
     pub running: Vec<Running>,
     /// The number of features before the first that reads texts.
     deaf: usize,
-    /// Masks, for documents in which second bytes may look like ASCII.
+    /// The masking of texts, for documents in which second bytes may look like ASCII.
     masks: Option<Masks>,
     /// Set while a `title` is open.
     in_title: bool,
     /// Set while the present text is that of a `title`.
     is_title: bool,
-    /// The document is within the text of a script or the like; said only where something of that has been read.
+    /// True if the document is within the text of a script or a similar element, and some of that text has been read.
     pub in_text: bool,
-    /// A style or script of SVG is open; the rewriter treats its text as any other.
+    /// True if a style or script of SVG is open. The rewriter treats its text as normal text.
     pub in_code: bool,
-    /// SVG or MathML is open, which an end tag of an enclosing element would close; known only if features remove something.
+    /// The open SVG or MathML that an end tag of an enclosing element would close. Known only if features remove something.
     pub foreign: Option<Root>,
-    /// Nothing may be changed any more.
+    /// True once nothing may be changed any more.
     pub quiet: bool,
-    /// The element that is being taken out, in which nothing is changed.
+    /// The element that is being removed. Nothing is changed within it.
     pub removing: Option<Removing>,
     /// The number of removals.
     pub removals: u64,
@@ -77,17 +79,17 @@ pub(crate) struct HandlerState {
     pub left: u64,
     /// The number of directives that are not supported.
     pub unsupported: u64,
-    /// A handler has run.
+    /// True if a handler has run.
     pub ran: bool,
     /// The construct in which the document ends.
     pub tail: Tail,
-    /// The document ends within the text of a script or the like.
+    /// True if the document ends within the text of a script or a similar element.
     ends_in_text: bool,
-    /// Something was not added at its end.
+    /// True if something could not be appended at the end of the document.
     pub left_out: bool,
-    /// The output of the rewriter; elsewhere while it is at work.
+    /// The output of the rewriter. While the rewriter is at work, the output is in [`WRITTEN`].
     pub written: RewriterOutput,
-    /// Document and texts are both UTF-8: changed text bypasses the rewriter.
+    /// True if the document is in UTF-8, like the texts: changed text is then written without the rewriter.
     writes_texts: bool,
     /// The changed form of the present text.
     made: TextOutput,
@@ -113,11 +115,11 @@ pub(crate) fn at_work<T>(shared: &mut Option<Box<HandlerState>>, work: impl FnOn
     done
 }
 
-/// The shared state, for handlers.
+/// Calls a function with the shared state of the rewriter at work, for handlers.
 #[inline]
 pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut HandlerState) -> T) -> T {
     AT_WORK.with(|at_work| {
-        // Taken out during the call, so that a panic of the handler drops it.
+        // The state is taken out during the call, so that it is dropped if the handler panics.
         let Some(mut shared) = ManuallyDrop::into_inner(at_work.take()) else { return T::default() };
         shared.ran = true;
         let done = run(&mut shared);
@@ -126,13 +128,14 @@ pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut HandlerState) -> T) -> T 
     })
 }
 
-/// The output of the rewriter at work.
+/// Calls a function with the output of the rewriter at work.
 #[inline]
 pub(crate) fn written(run: impl FnOnce(&mut RewriterOutput)) {
     WRITTEN.with_borrow_mut(|written| run(written));
 }
 
-/// For handlers that remove a construct that begins or ends here: see [`RewriterOutput::end_text`]. The text before has been written then.
+/// Ends the text before a construct that a handler removes: see [`RewriterOutput::end_text`]. Called when this text has
+/// been written.
 pub(crate) fn end_text() {
     written(RewriterOutput::end_text);
 }
@@ -146,9 +149,9 @@ impl OutputSink for Output {
     }
 }
 
-/// The rewriter of a document, which has to be [at work](at_work) with its [shared state](HandlerState::of). Its handlers only
-/// know features by their number, so it serves any document in this encoding with the same features.
-/// Its memory is at most `budget` bytes.
+/// Makes the rewriter of a document, which has to be [at work](at_work) with its [shared state](HandlerState::of).
+/// Handlers refer to features by number, so the rewriter can serve any document in this encoding with the same
+/// features. Its memory is at most `budget` bytes.
 pub(crate) fn rewriter<'f>(
     features: impl Iterator<Item = &'f dyn Feature>,
     charset: Charset,
@@ -178,7 +181,8 @@ pub(crate) fn rewriter<'f>(
     selectors.sort_by_key(|(takes, ..)| *takes);
     for (_, number, selector, matched, follows) in selectors {
         let handlers = ElementContentHandlers::default().element(element_handler(number, selector, follows));
-        // Only read until the rewriter is made, but for longer than the compiler can see here.
+        // The rewriter needs the selector only while it is made, but the lifetime in its type is longer. So the selector is
+        // owned.
         let matched = if follows { matched.wider() } else { matched.of_charset(charset).into_owned() };
         settings = settings.append_element_content_handler((std::borrow::Cow::Owned(matched), handlers));
     }
@@ -212,7 +216,7 @@ pub(crate) fn rewriter<'f>(
 }
 
 impl HandlerState {
-    /// The shared state for features over one document; the flag of each says that it is in a dry run.
+    /// Makes the shared state of features for one document. The flag of a feature is true if it is in a dry run.
     pub fn of(features: Vec<(ChosenFeature, bool)>, page: &Page) -> Box<Self> {
         let begin = |(chosen, dry): (ChosenFeature, bool)| {
             let ChosenFeature { step, feature } = chosen;
@@ -239,7 +243,7 @@ impl HandlerState {
         Box::new(Self { running, deaf, masks, tail, written, writes_texts, ..Self::default() })
     }
 
-    /// The rewriter is going to get this.
+    /// Records input that the rewriter is about to receive.
     pub fn see(&mut self, bytes: &[u8]) {
         if let Tail::Followed(_) = self.tail {
             let adds = |running: &Running| running.reads.end && !running.rewrite.is_done();
@@ -250,12 +254,13 @@ impl HandlerState {
         }
     }
 
-    /// The rewriter has got all.
+    /// Records that the rewriter has received all input.
     pub fn ends(&mut self) {
         self.ends_in_text = self.in_text;
     }
 
-    /// Returns true if the document ends within a tag or the like. The rewriter has written the held part since.
+    /// Returns true if the document ends within a tag or a similar construct. Called when the rewriter has written the
+    /// unfinished construct.
     fn is_unfinished(&self) -> bool {
         let mut unfinished = self.ends_in_text;
         written(|written| unfinished |= self.tail.is_unfinished(&written.bytes));
@@ -277,7 +282,7 @@ impl HandlerState {
         }
     }
 
-    /// The rewriter gives up: the rest of an element that was being removed stays.
+    /// Ends the removal of an element when the rewriter gives up: the element stays.
     pub fn let_go(&mut self) {
         self.removing = None;
         self.written.cut = None;
@@ -352,7 +357,7 @@ impl HandlerState {
             return;
         }
         if let Some(changed) = self.let_change(chunk.as_str(), last).changed(chunk.as_str()) {
-            // The text before has been written.
+            // The text before this one has been written.
             written(|written| written.add(changed.as_bytes()));
             chunk.set_str(String::new());
         }
@@ -389,11 +394,11 @@ impl HandlerState {
 
 static ANY: LazyLock<Selector> = LazyLock::new(|| Selector::constant("*"));
 
-/// How many different names the elements of a document may have if they are counted by name. The rewriter goes through all
-/// counts at each end tag, which would take minutes for a document of a megabyte.
+/// The most different names of elements in a document whose elements are counted by name. The rewriter goes through all
+/// counts at each end tag, which could take minutes for a document of a megabyte.
 const NAMES: usize = 512;
 
-/// Gives up where elements have too many different names.
+/// A handler that makes the rewriter give up if elements have too many different names.
 fn different_names() -> impl FnMut(&mut lol_html::send::Element<'_, '_>) -> HandlerResult + Send + 'static {
     let mut names = HashSet::new();
     move |element| {
@@ -407,7 +412,8 @@ fn different_names() -> impl FnMut(&mut lol_html::send::Element<'_, '_>) -> Hand
 
 static SCRIPT: LazyLock<Selector> = LazyLock::new(|| Selector::constant("script"));
 
-/// Records that the document is within a script, whose texts are not read and so give no other sign.
+/// Records that the document is within a script. This is the only sign of it, because no handler gets the texts of
+/// scripts.
 fn script(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
     if element.namespace_uri() == "http://www.w3.org/1999/xhtml" {
         shared(|shared| shared.in_text = true);
@@ -421,7 +427,7 @@ fn script(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
 
 static TITLE: LazyLock<Selector> = LazyLock::new(|| Selector::constant("title"));
 
-/// Notes that a `title` is open. Like a `textarea` it contains only escapable text.
+/// Records that a `title` is open. Like a `textarea`, it contains text with references, but no markup.
 fn title(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
     if element.namespace_uri() == "http://www.w3.org/1999/xhtml" {
         shared(|shared| shared.in_title = true);
@@ -486,7 +492,7 @@ fn run(number: usize, run: impl FnOnce(&mut dyn Rewrite, Done) -> Done) -> Done 
 
 type DocumentHandlers = DocumentContentHandlers<'static, lol_html::send::SendHandlerTypes>;
 
-/// The handlers that are not bound to an element.
+/// The handlers for text, comments and the end of the document.
 fn document_handlers(reads: Reads) -> DocumentHandlers {
     let mut document = DocumentHandlers::default();
     if reads.text {
@@ -494,7 +500,7 @@ fn document_handlers(reads: Reads) -> DocumentHandlers {
             shared(|shared| {
                 let kind = chunk.text_type();
                 shared.is_title = kind == TextType::RCData;
-                // Only the last part of such a text is marked as such, so the other parts need no action.
+                // Only the last piece of the text of a script or a similar element needs an action.
                 if kind != TextType::Data {
                     shared.in_text = kind != TextType::CDataSection && !chunk.last_in_text_node();
                 }

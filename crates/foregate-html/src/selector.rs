@@ -1,4 +1,4 @@
-//! Selectors of elements, as they stand in settings.
+//! Selectors of elements, for settings.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::tree::select::Select;
 /// The longest selector, bytes.
 const LIMIT: usize = 1024;
 
-/// A selector (CSS, level 4, as far as elements can be identified by their own tag and the tags around them).
+/// A CSS selector (level 4). It can refer to the tag of an element and to the tags around it.
 #[derive(Clone)]
 pub struct Selector {
     text: Box<str>,
@@ -31,7 +31,7 @@ impl Selector {
         Ok(Self { text: text.into(), parsed, select })
     }
 
-    /// Parses a selector for features that [follow](crate::Feature::follows) it.
+    /// Parses a selector that is matched against the browser's tree: see [`Feature::follows`](crate::Feature::follows).
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl Selector {
         Self::parse(text).expect("constant selectors are tested")
     }
 
-    /// Returns true if it needs elements counted by their names, as `:nth-of-type()` does.
+    /// Returns true if matching requires counting elements by their names, as for `:nth-of-type()`.
     pub(crate) fn counts_names(&self) -> bool {
         self.text.to_ascii_lowercase().contains("of-type")
     }
@@ -79,7 +79,7 @@ impl Selector {
         }
     }
 
-    /// The selector for the rewriter if the follower decides: it may match more.
+    /// The selector for the rewriter if the follower decides about matches. It may match more elements.
     pub(crate) fn wider(&self) -> lol_html::Selector {
         self.select.wider().parse().unwrap_or_else(|_| self.parsed.clone())
     }
@@ -105,7 +105,7 @@ impl PartialEq for Selector {
     }
 }
 
-/// Returns true if a backslash stands for a character outside of ASCII, which the transparent form would split.
+/// Returns true if a backslash precedes a character outside of ASCII, which the transparent form would split.
 fn has_foreign_escape(text: &str) -> bool {
     text.split('\\').skip(1).any(|rest| {
         let digits: String = rest.chars().take(6).take_while(char::is_ascii_hexdigit).collect();

@@ -1,8 +1,8 @@
 //! Rewriters that are made in advance, before a document needs them.
 //!
-//! To make one costs more than all else that is done until the first byte of a document is written: it compiles the selectors
-//! of all features. So a thread that has rewritten documents with the same features twice makes one for the next such
-//! document when the last one is over.
+//! Making a rewriter compiles the selectors of all features. This costs more than all other work until the first byte
+//! of a document is written. So a thread that has rewritten two documents with the same features makes a rewriter for
+//! the next such document as soon as a document has ended.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,8 +14,8 @@ use crate::charset::Charset;
 use crate::feature::{ChosenFeature, Feature};
 use crate::rewriter::{Output, rewriter};
 
-/// The number of plans that a thread remembers, each with a rewriter of at most some ten KiB. If documents of more plans take
-/// turns, no rewriter is reused, and each document waits for its own.
+/// The number of plans that a thread remembers, each with a rewriter of a few tens of KiB at most. If documents of more
+/// plans alternate, each document has to wait for its rewriter.
 const KEPT: usize = 8;
 
 thread_local! {
@@ -29,7 +29,7 @@ struct Spare {
 
 /// The features and encoding for which a rewriter is made.
 pub(crate) struct Plan {
-    /// Not kept alive by rewriters that may never be needed.
+    /// The features. The references are weak, because the rewriter may never be needed.
     features: Vec<Weak<dyn Feature>>,
     charset: Charset,
     budget: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
 
 impl PartialEq for Plan {
     fn eq(&self, other: &Self) -> bool {
-        // A weak pointer keeps the allocation's address in use.
+        // Comparing addresses is safe: a weak pointer keeps the address from being reused.
         let same = |(one, other): (&Weak<_>, &Weak<_>)| std::ptr::addr_eq(one.as_ptr(), other.as_ptr());
         (self.charset, self.budget, self.features.len())
             == (other.charset, other.budget, other.features.len())
@@ -46,18 +46,18 @@ impl PartialEq for Plan {
 }
 
 impl Plan {
-    /// That of documents in an encoding for which these features are chosen.
+    /// The plan for documents in this encoding with these features.
     pub fn new(features: &[(ChosenFeature, bool)], charset: Charset, budget: usize) -> Self {
         let features = features.iter().map(|(chosen, _)| Arc::downgrade(&chosen.feature)).collect();
         Self { features, charset, budget }
     }
 
-    /// A rewriter, if one was made before.
+    /// Takes the rewriter that was made in advance, if there is one.
     pub fn take(&self) -> Option<Box<HtmlRewriter<'static, Output>>> {
         SPARES.with_borrow_mut(|spares| spares.iter_mut().find(|spare| spare.plan == *self)?.rewriter.take())
     }
 
-    /// A document is over: makes a rewriter for the next one, if this was not the first.
+    /// Called after a document: makes a rewriter for the next document with this plan, unless this was the first.
     pub fn prepare(self) {
         SPARES.with_borrow_mut(|spares| {
             let at = spares.iter().position(|spare| spare.plan == self);

@@ -1,4 +1,4 @@
-//! Checks if markup may be inserted at a place of a document.
+//! Checks whether markup may be inserted at a position of a document.
 
 use crate::scan::names::{EMPTY, Name, is_long};
 use crate::tree::{
@@ -6,7 +6,7 @@ use crate::tree::{
     Tree,
 };
 
-/// The name that a number stands for.
+/// The text of a name; `None` if the name is too long to be stored in its number.
 pub(crate) fn text_of(name: Name) -> Option<String> {
     if is_long(name) {
         return None;
@@ -15,25 +15,25 @@ pub(crate) fn text_of(name: Name) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A state, and the state that it has to lead to.
+/// The token after an insertion, and the state that it has to lead to.
 pub(crate) struct Next<'t> {
     pub token: Token,
-    /// The next state without an insertion.
+    /// The state after the token if nothing is inserted.
     pub then: &'t Tree,
 }
 
-/// The target of markup: an element, after its open content is closed.
+/// The place of an insertion: in the element `parent`, after the open elements beyond `depth` are closed.
 #[derive(Clone, Copy)]
 pub(crate) struct SpliceTarget {
     pub parent: Id,
     pub depth: Option<usize>,
 }
 
-/// How many copies of a state an insertion makes.
+/// The number of copies of the state that an insertion makes.
 const COPIES: u64 = 4;
 
-/// Returns `Some` if markup may be inserted here, with the text to write before it, the state after it, and true if that depends on the
-/// absence of a `frameset`. Adds its cost to `work`.
+/// Returns `Some` if markup may be inserted here: the text to write before the markup, the state after the markup, and
+/// true if the insertion is only valid without a later `frameset`. Adds the cost of the check to `work`.
 pub(crate) fn inserted(
     state: &Tree,
     place: SpliceTarget,
@@ -82,19 +82,19 @@ fn insert_into(
             if let Some(parent) = first {
                 landed = parent == place.parent
                     || place.parent == html_id
-                    // An element that is implied comes first.
+                    // The markup first opens an implied element.
                     || place.parent >= from && (parent >= from || tree.open.events.len() > 1);
                 if !landed {
                     return None;
                 }
             }
         }
-        // A tag that means nothing here would leave its content behind.
+        // If a tag is ignored here, its content would be inserted without it.
         let opens = |event: &Event| matches!(event, Event::Opened { origin: Origin::Tag, .. });
         if matches!(found.token, Token::Start(..)) && !tree.open.events.iter().any(opens) {
             return None;
         }
-        // The elements around it stay open.
+        // The markup must not close elements around the insertion.
         if tree.open.events.iter().any(|event| matches!(event, Event::Closed(node) if node.id < from)) {
             return None;
         }
@@ -119,7 +119,7 @@ fn insert_into(
     same.then_some((closers, behind.0.frameset_ok && !behind.1.frameset_ok))
 }
 
-/// Closes the elements beyond a depth; returns the text to write for that.
+/// Closes the elements beyond a depth. Returns the markup that closes them.
 pub(crate) fn close_to(tree: &mut Tree, depth: Option<usize>) -> Option<String> {
     let mut closers = String::new();
     while let Some(depth) = depth

@@ -1,12 +1,12 @@
 //! Directives of server-side includes, `<!--# include virtual="/path" wait="yes" -->`, as NGINX and Apache read them: blanks may
 //! follow the `#`, names may be in capitals, and a value may be without quotes.
 
-/// A request in a comment.
+/// A directive in a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Directive {
-    /// A fragment, by its path.
+    /// The inclusion of the fragment at this path.
     Include(String),
-    /// Something that is not understood.
+    /// A directive that is not understood.
     Unsupported,
 }
 
@@ -16,7 +16,7 @@ const COMMANDS: [&str; 13] = [
     "flastmod",
 ];
 
-/// The directive that a comment is; `None` for one that is none.
+/// Reads the directive in a comment; `None` for an ordinary comment.
 pub(crate) fn directive(comment: &str) -> Option<Directive> {
     let rest = comment.strip_prefix('#')?.trim_start_matches(is_blank);
     let (command, mut rest) = rest.split_at(rest.find(is_blank).unwrap_or(rest.len()));
@@ -35,7 +35,7 @@ pub(crate) fn directive(comment: &str) -> Option<Directive> {
         let Some((name, value, behind)) = parameter(rest) else { return Some(Directive::Unsupported) };
         rest = behind;
         match &*name.to_ascii_lowercase() {
-            // The text after an include waits for it in any case.
+            // `wait` changes nothing here: the text after an include always waits for the fragment.
             "wait" if ["yes", "no"].iter().any(|known| known.eq_ignore_ascii_case(&value)) => {}
             "virtual" | "file" if source.is_none() && !value.is_empty() => source = Some(value),
             _ => return Some(Directive::Unsupported),
@@ -71,7 +71,7 @@ fn is_blank(character: char) -> bool {
     character.is_ascii_whitespace()
 }
 
-/// A path that may be relative to that of a document.
+/// Resolves a path that may be relative to the path of the document.
 pub(crate) fn absolute(path: String, document: Option<&str>) -> String {
     let scheme = path.split(['/', '?']).next().is_some_and(|first| first.contains(':'));
     match document.and_then(|document| document.rsplit_once('/')) {

@@ -1,9 +1,9 @@
-//! The steps that put the chosen features to work.
+//! The steps that run the chosen features.
 //!
-//! Features are chosen by steps that [add](foregate_module::Add) to [`Features`]: those of this crate in the phase
-//! `response-body`, so that their conditions may look at request and response alike, others wherever they like. Then
-//! [`Choose`] decides whether the response is one that can be rewritten, a step of another crate takes its content coding
-//! off, and [`Html`] puts the one pass before its body.
+//! Steps choose features by [adding](foregate_module::Add) them to [`Features`]. The steps of this crate do this in the
+//! phase `response-body`, so that their conditions can refer to the request and the response. Steps of other crates may
+//! do it in any phase. Then [`Choose`] decides whether the response can be rewritten, a step of another crate removes
+//! the content coding, and [`Html`] adds the pass as a filter of the body.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -73,8 +73,9 @@ impl Rewriting {
         self.types.iter().any(|kind| kind.fits(content_type)) && !is_xml(content_type)
     }
 
-    /// Returns true if a partial response is part of a document. A response of several parts does not tell their type,
-    /// and a response to `If-Range` need not have one (RFC 9110, section 15.3.7).
+    /// Returns true if a partial response is, or may be, part of a document, so that the whole document is needed. The type
+    /// of a response with several parts does not tell the type of the document, and a response to `If-Range` need not have
+    /// a type (RFC 9110, section 15.3.7).
     fn needs_whole(&self, request: &dyn Fields, response: &dyn Fields) -> bool {
         if has_element(response, "cache-control", b"no-transform") {
             return false;
@@ -84,12 +85,13 @@ impl Rewriting {
         match (values.next(), values.next()) {
             (Some(value), None) => parts.fits(value) || self.fits(value),
             (None, _) => request.get("if-range").is_some(),
-            // Nor would the whole be rewritten.
+            // A whole response with several types would not be rewritten either.
             (Some(_), Some(_)) => false,
         }
     }
 
-    /// Returns true if a partial response has several types, of which one is that of a document or of several parts.
+    /// Returns true if a partial response has several types, and one of them is the type of a document or
+    /// `multipart/byteranges`.
     fn is_unclear(&self, response: &dyn Fields) -> bool {
         let parts = MediaType::new("multipart", Some("byteranges"));
         !has_element(response, "cache-control", b"no-transform")
@@ -113,7 +115,7 @@ impl FromNode for Rewriting {
     }
 }
 
-/// A media type of documents that browsers read as HTML.
+/// Reads a media type of documents, which has to be one that browsers read as HTML.
 fn html_type(argument: &Argument) -> Result<MediaType, Problem> {
     let kind = MediaType::from_argument(argument)?;
     if is_xml(argument.text()?.as_bytes()) {
@@ -215,7 +217,8 @@ impl Step for Choose {
         let wants_nonce = features.iter().any(|(chosen, dry)| !dry && chosen.feature.wants_nonce());
         if status == 304 {
             let mut edits = if dry { Edits::new() } else { revalidated(request, response) };
-            // Caches would replace the policy that allows the nonce in their stored body by the origin's policy.
+            // A cache updates its stored fields from this response. The origin's policy would replace the policy that allows the
+            // nonce in the stored body, so it is removed.
             if wants_nonce && [&b"GET"[..], b"HEAD"].contains(&method) {
                 remove(&nonce::FIELDS, response, &mut edits);
             }
@@ -231,7 +234,7 @@ impl Step for Choose {
         };
         if status == 206 {
             let asks = !dry && settings.needs_whole(request, response);
-            // Counted only where the features are not asked again: a trial records no event.
+            // The event is counted here and not in the trial run of the steps, which records no events.
             let event = match settings.is_unclear(response) {
                 true => Some("content-type-ambiguous"),
                 false => asks.then_some(PART_PASSED),
@@ -243,7 +246,7 @@ impl Step for Choose {
         if !types(response).any(|value| settings.fits(value)) || !is_whole(status, response) || is_empty {
             return nothing(Edits::new());
         }
-        // Recipients disagree about which of several types counts.
+        // If there are several types, recipients disagree about the one that applies.
         if types(response).nth(1).is_some() {
             return says(Edits::new(), false, Some("content-type-ambiguous"));
         }
@@ -267,7 +270,7 @@ fn remove(names: &[&'static str], response: &dyn Fields, edits: &mut Edits) {
     there.for_each(|name| edits.push(Edit::Remove((*name).into())));
 }
 
-/// Puts the pass before the body.
+/// Adds the pass as a filter of the body.
 #[derive(Debug, Default)]
 pub struct Html;
 
@@ -293,7 +296,8 @@ impl Step for Html {
         if is_encoded(response) && decoded.is_empty() {
             return passes(Some("coding-not-supported"));
         }
-        // Not before it is sure that markup with the nonce comes: until then, the policy stays as narrow as it is.
+        // The policy is changed only here, when it is certain that the document is rewritten. Until then it stays as strict as
+        // it was.
         let edits = terms.nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
         let chosen = features.iter().map(|(chosen, dry)| (chosen.clone(), dry)).collect();
         let filter = FilterResponseBody(Some(Pass::filter(chosen, terms.clone())));

@@ -26,7 +26,7 @@ use crate::response::{MediaType, is_encoded, is_whole, revalidated};
 
 /// The step of this filter.
 const STEP: &str = "substitute";
-/// The amount written at once, bytes.
+/// The amount of output after which the filter pauses, bytes.
 const ROUND: usize = 16 * 1024;
 
 static KEY: Key = Key::block(
@@ -163,15 +163,15 @@ impl Step for Substitute {
     }
 }
 
-/// The filter. It holds less than a piece and the longest text.
+/// The filter. It holds less input than one piece and the longest text together.
 struct Substituting {
     substitutes: Arc<Substitutes>,
-    /// Input that was not written yet.
+    /// Input that was not processed yet.
     held: Vec<u8>,
-    /// There is more to write of it than was written at once.
+    /// True if the filter has paused, and can write more without further input.
     pending: bool,
     count: u64,
-    /// In a dry run: its output is dropped.
+    /// True in a dry run, where the output is dropped.
     dry: bool,
 }
 

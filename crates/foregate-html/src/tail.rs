@@ -5,27 +5,29 @@
 
 use crate::scan::Scanner;
 
-/// The source of the answer.
+/// The way to find out in which construct a document ends.
 #[derive(Debug, Default)]
 pub(crate) enum Tail {
-    /// The rewriter holds every construct that has begun, because a feature reads texts or comments, and writes it at the end.
+    /// A feature reads texts or comments. The rewriter then holds each unfinished construct and writes it at the end, so
+    /// the held text gives the answer.
     Held,
-    /// The lighter pass: this scanner runs along.
+    /// No feature reads texts or comments. This scanner reads the document too, and gives the answer.
     Followed(Box<Scanner>),
-    /// Unknown: no source has stated whether content may be added.
+    /// Unknown, because no feature needs the answer.
     #[default]
     Unknown,
 }
 
 impl Tail {
-    /// The rewriter is going to get this.
+    /// Records input that the rewriter is about to receive.
     pub fn see(&mut self, bytes: &[u8]) {
         if let Self::Followed(scanner) = self {
             go(scanner, bytes);
         }
     }
 
-    /// Returns true if the document may end within a tag or the like; `held` is the text held by the rewriter.
+    /// Returns true if the document may end within a tag or a similar construct. `held` is the text that the rewriter
+    /// holds.
     pub fn is_unfinished(&self, held: &[u8]) -> bool {
         match self {
             Self::Held if held.is_empty() => false,

@@ -1,16 +1,17 @@
-//! Text on its way through the features of a pass.
+//! Passing text through the features of a pass.
 
 use crate::rewriter::Running;
 
 /// The capacity that a text buffer keeps, bytes.
 const MEMORY_KEPT: usize = 4096;
 
-/// The output of features for a text. Most leave most of it unchanged, so nothing is copied before the first change.
+/// The output of features for a text. Most features change little, so nothing is copied before the first change.
 ///
-/// The original is an argument of each call, and always the same: its lifetime would be tied to that of the features here.
+/// Each call gets the original text as an argument, which has to be the same each time. It is not stored here, because
+/// its lifetime would then be tied to that of the features.
 #[derive(Default)]
 pub(crate) struct TextOutput {
-    /// How much of the original has been written as it was.
+    /// The length of the start of the original that has been written unchanged.
     same: usize,
     /// The output, once it differs from the input.
     other: String,
@@ -18,7 +19,7 @@ pub(crate) struct TextOutput {
 }
 
 impl TextOutput {
-    /// Starts another text in the same memory.
+    /// Starts the output for another text, in the same memory.
     #[inline]
     pub fn begin(&mut self) {
         (self.same, self.differs) = (0, false);
@@ -38,7 +39,7 @@ impl TextOutput {
 
     #[inline]
     fn push_str(&mut self, original: &str, text: &str) {
-        // Mostly it is a part of the original itself, and need not be compared.
+        // The text is mostly a slice of the original itself, so comparing the addresses is enough.
         let follows = text.as_ptr() == original.as_ptr().wrapping_add(self.same);
         let rest = original.len().saturating_sub(self.same);
         if follows && text.len() <= rest && !self.differs {
@@ -48,7 +49,7 @@ impl TextOutput {
         self.push_other(original, text);
     }
 
-    /// Appends any text.
+    /// Appends a text that differs from the original.
     #[inline(never)]
     fn push_other(&mut self, original: &str, text: &str) {
         if self.differs {
@@ -77,12 +78,12 @@ pub struct TextOut<'a> {
 }
 
 impl TextOut<'_> {
-    /// Returns true if markup has a meaning here: not in a `title`.
+    /// Returns true if markup can be written here, which is not the case in a `title`.
     pub fn allows_markup(&self) -> bool {
         !self.in_title
     }
 
-    /// Writes text, in which `<` and `&` stand for themselves: the input, or a changed form of it.
+    /// Writes text, which the next feature reads: the input, or a changed form of it. `<` and `&` are not escaped.
     pub fn keep(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -93,7 +94,7 @@ impl TextOut<'_> {
         }
     }
 
-    /// Writes markup, which no other feature looks into.
+    /// Writes markup into the document. No other feature sees it.
     pub fn markup(&mut self, html: &str) {
         pass(self.rest, "", true, self.in_title, self.original, self.made);
         self.made.push_str(self.original, html);
@@ -117,7 +118,7 @@ pub(crate) fn pass(
     first(features, text, last, in_title, original, made);
 }
 
-/// Like [`pass`]; inlined into the first call for a text, since most texts have one reader.
+/// Like [`pass`], but inlined. It is used for the first feature, because most texts are read by one feature only.
 #[inline(always)]
 pub(crate) fn first(
     features: &mut [Running],

@@ -1,4 +1,4 @@
-//! A directory for threads that may wait: all calls happen on the calling thread.
+//! A directory for threads that may wait for a disk: all system calls happen on the calling thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,20 +17,20 @@ use crate::path::{self, OpenHow};
 
 const FOLDER_MODE: Mode = Mode::RWXU;
 
-/// File systems with calls that do not wait for pages and names in memory.
+/// The operations of a file system that are known not to wait if their data is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fast {
-    /// `cachestat` and `RWF_NOWAIT` tell which pages are in memory.
+    /// Reads, opens and queries of properties: `cachestat` and `RWF_NOWAIT` tell which pages are in memory.
     Pages,
-    /// All of it is in memory.
+    /// All operations: the whole file system is in memory.
     Memory,
-    /// Only the properties of open files are in memory.
+    /// Only queries of the properties of open files, which are in memory.
     Properties,
-    /// Not known to.
+    /// None that are known.
     No,
 }
 
-/// Magic numbers of statfs(2).
+/// Magic numbers of statfs(2), for [`Fast::Pages`].
 const WITH_PAGES: [u64; 4] = [
     0xef53,      // ext4
     0x5846_5342, // xfs
@@ -52,7 +52,7 @@ struct Root {
     faults: Option<Arc<dyn Faults>>,
 }
 
-/// The directory that a path led to at one moment.
+/// An open directory: the one to which the path led when it was opened.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
     pub(crate) fd: OwnedFd,
@@ -101,11 +101,11 @@ impl BlockingDirectory {
         self.0.faults.is_some()
     }
 
-    /// Follows the path anew, since a link may lead elsewhere by now. Files that are open stay so.
-    /// Returns true if it leads to another directory.
+    /// Resolves the path again, because a symbolic link may lead elsewhere by now. Open files stay open.
+    /// Returns true if the path leads to another directory.
     ///
     /// # Errors
-    /// Errors of opening; then the directory stays the one that it was.
+    /// Errors of opening. The directory is not changed then.
     pub fn reopen(&self) -> io::Result<bool> {
         self.meet(Call::Open)?;
         let opened = Arc::new(OpenDirectory::new(&self.0.path)?);
@@ -118,15 +118,15 @@ impl BlockingDirectory {
     /// Opens a file. The empty path is the directory itself.
     ///
     /// # Errors
-    /// Errors of openat2(2): `EXDEV` for a path that leads out, `ELOOP` for a link where none is
-    /// followed.
+    /// Errors of openat2(2): `EXDEV` for a path that leads out of the directory, `ELOOP` for a symbolic link if links are
+    /// not followed.
     pub fn open(&self, path: &Path, how: OpenHow) -> io::Result<RawFile> {
         self.meet(if how.creates() { Call::Create } else { Call::Open })?;
         let opened = self.opened();
         self.file(path::open(opened.fd.as_fd(), path, &how, false)?)
     }
 
-    /// Makes a file without a name in a folder. The file is gone with its last descriptor, unless
+    /// Makes a file without a name in a folder. The file vanishes when its last descriptor is closed, unless
     /// [`link`](Self::link) gives it a name.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl BlockingDirectory {
         Ok(rustix::fs::linkat(CWD, from, &self.opened().fd, path, AtFlags::SYMLINK_FOLLOW)?)
     }
 
-    /// Renames a file, over the one that has the name.
+    /// Renames a file, and replaces a file that has the new name.
     ///
     /// # Errors
     /// Errors of renameat(2).
@@ -166,10 +166,10 @@ impl BlockingDirectory {
         Ok(rustix::fs::unlinkat(&self.opened().fd, path, AtFlags::empty())?)
     }
 
-    /// Makes a folder, unless there is one.
+    /// Makes a folder, unless it exists.
     ///
     /// # Errors
-    /// Errors of mkdirat(2), but for an existing folder.
+    /// Errors of mkdirat(2), except for a folder that exists.
     pub fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.meet(Call::Create)?;
         match rustix::fs::mkdirat(&self.opened().fd, path, FOLDER_MODE) {
@@ -178,7 +178,7 @@ impl BlockingDirectory {
         }
     }
 
-    /// The properties of a path. Links are followed beneath the directory.
+    /// The properties of the file at a path. Links that stay beneath the directory are followed.
     ///
     /// # Errors
     /// Errors of openat2(2).
@@ -189,7 +189,7 @@ impl BlockingDirectory {
         Ok(Metadata::new(&rustix::fs::fstat(&fd)?))
     }
 
-    /// The files of a folder in no order, at most `limit` of them.
+    /// The files of a folder in no particular order, at most `limit` of them.
     ///
     /// # Errors
     /// Errors of opening and reading a folder.
@@ -213,7 +213,7 @@ impl BlockingDirectory {
         Ok(entries)
     }
 
-    /// Writes the names in a folder to the disk.
+    /// Writes changes of the names in a folder to the disk.
     ///
     /// # Errors
     /// Errors of fsync(2).
@@ -223,7 +223,7 @@ impl BlockingDirectory {
         Ok(rustix::fs::fsync(folder.as_fd())?)
     }
 
-    /// Bytes that are free on the file system for this process.
+    /// The number of bytes on the file system that are free for this process.
     ///
     /// # Errors
     /// Errors of fstatvfs(3).
@@ -242,7 +242,7 @@ impl BlockingDirectory {
     }
 }
 
-/// Asks for a fault and suffers it. The result is the most bytes that the call may transfer.
+/// Applies the fault that a test injects into a call. Returns the most bytes that the call may transfer.
 pub(crate) fn meet(faults: Option<&dyn Faults>, call: Call) -> io::Result<usize> {
     match faults.and_then(|faults| faults.fault(call)) {
         None => Ok(usize::MAX),

@@ -25,7 +25,7 @@ use crate::transfer::Transfer;
 #[derive(Clone, Debug)]
 pub struct Directory(Arc<DirectoryCore>);
 
-/// The parts that files of the directory need too.
+/// The state of a directory, which its files share.
 #[derive(Debug)]
 pub(crate) struct DirectoryCore {
     pub(crate) blocking: BlockingDirectory,
@@ -33,7 +33,7 @@ pub(crate) struct DirectoryCore {
     /// The engine for reads and writes of open files. `None` if the pool performs them.
     ring: Option<RingEngine>,
     pub(crate) counters: Arc<Counters>,
-    /// Set once the file system refuses reads that must not wait.
+    /// Set once the file system refuses reads with `RWF_NOWAIT`.
     pub(crate) slow: AtomicBool,
 }
 
@@ -63,7 +63,7 @@ impl DirectoryCore {
 }
 
 impl Directory {
-    /// Opens the directory itself, which blocks: at the start, or on a thread that may wait.
+    /// Opens the directory itself. This blocks, so it is called at the start of the process, or on a thread that may wait.
     ///
     /// # Errors
     /// Errors of open(2), and of [`EngineChoice::engine`].
@@ -90,16 +90,16 @@ impl Directory {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// This directory for threads that may wait.
+    /// This directory, with blocking operations for threads that may wait.
     pub fn blocking(&self) -> &BlockingDirectory {
         &self.0.blocking
     }
 
-    /// Opens a file. The calling thread does it if that needs no disk; a path that is known to lead
-    /// nowhere fails at once too.
+    /// Opens a file. If this needs no disk, the calling thread opens it at once. The same holds for the error if the path
+    /// is known not to exist.
     ///
-    /// [`Error::is_escape`] tells a path that leads out of the directory. The empty path is the
-    /// directory itself.
+    /// For a path that leads out of the directory, [`Error::is_escape`] returns true. The empty path is the directory
+    /// itself.
     pub fn open(&self, path: &Path, how: OpenHow) -> Operation<File> {
         if let Some(result) = self.open_cached(path, &how) {
             self.0.counters.inline.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl Directory {
         })
     }
 
-    /// `None` if opening may wait for a disk.
+    /// Opens a file on the calling thread; `None` if that would have to wait for a disk.
     fn open_cached(&self, path: &Path, how: &OpenHow) -> Option<Result<File>> {
         let opened = self.0.blocking.opened();
         let may = matches!(opened.fast, Fast::Pages | Fast::Memory)
@@ -127,13 +127,12 @@ impl Directory {
                 Some(self.0.blocking.file(fd).map(|raw| file(&self.0, raw, &opened)).map_err(Error::Io))
             }
             Err(error @ (Errno::NOENT | Errno::NOTDIR)) => Some(Err(error.into())),
-            // The pool tries again and finds the reason.
+            // A thread of the pool tries again, and reports the error.
             Err(_) => None,
         }
     }
 
-    /// Makes a file without a name, which [`File::link`] gives it. An unfinished one leaves nothing
-    /// behind.
+    /// Makes a file without a name. [`File::link`] gives it a name; without that, the file vanishes when it is closed.
     pub fn create_nameless(&self, folder: &Path) -> Operation<File> {
         let (shared, folder) = (Arc::clone(&self.0), folder.to_owned());
         self.0.submit(move || {
@@ -142,7 +141,7 @@ impl Directory {
         })
     }
 
-    /// Renames a file, over the one that has the name.
+    /// Renames a file, and replaces a file that has the new name.
     pub fn rename(&self, from: &Path, to: &Path) -> Operation<()> {
         let (from, to) = (from.to_owned(), to.to_owned());
         self.run(move |directory| directory.rename(&from, &to))
@@ -160,14 +159,14 @@ impl Directory {
         self.run(move |directory| directory.stat(&path))
     }
 
-    /// The files of a folder in no order, at most `limit` of them.
+    /// The files of a folder in no particular order, at most `limit` of them.
     pub fn list(&self, path: &Path, limit: usize) -> Operation<Vec<Entry>> {
         let path = path.to_owned();
         self.run(move |directory| directory.list(&path, limit))
     }
 
-    /// Follows the path of the directory anew: a deployment may have swapped the link that it is.
-    /// The answer is true if it leads to another directory.
+    /// Resolves the path of the directory again: a deployment may have changed a symbolic link in it. The result is true if
+    /// the path leads to another directory.
     pub fn reopen(&self) -> Operation<bool> {
         self.run(BlockingDirectory::reopen)
     }
@@ -186,14 +185,15 @@ impl Directory {
         file(&self.0, raw, &self.0.blocking.opened())
     }
 
-    /// The figures of the directory.
+    /// The counters of the directory.
     pub fn counters(&self) -> Stat {
         let stat = self.0.pool.stat(self.0.counters.stat());
         self.0.ring.as_ref().map_or(stat, |ring| ring.stat(stat))
     }
 }
 
-/// A file on another file system than that of the directory is not read on the calling thread.
+/// Wraps an open file. If the file is on another file system than the directory, it is never read on the calling
+/// thread.
 fn file(shared: &Arc<DirectoryCore>, raw: RawFile, opened: &OpenDirectory) -> File {
     let fast = if raw.metadata().device == opened.device { opened.fast } else { Fast::No };
     File::new(raw, Arc::clone(shared), fast)

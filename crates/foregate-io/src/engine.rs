@@ -1,17 +1,17 @@
-//! The engines of a directory, and the choice of the configuration between them.
+//! The engines of a directory, and the setting that chooses between them.
 
-/// The engine of a directory, for reads and writes of open files. Other operations use threads in either case.
+/// The engine of a directory, for reads and writes of open files. All other operations run on threads of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// A bounded pool of threads.
     #[default]
     Threads,
-    /// A ring of the kernel, io_uring(7), with one thread.
+    /// An io_uring(7) ring, served by one thread.
     IoUring,
 }
 
 impl Engine {
-    /// The name in configurations and figures.
+    /// The name in the configuration and in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Threads => "threads",
@@ -23,11 +23,11 @@ impl Engine {
 /// The engine that the configuration asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineChoice {
-    /// The ring where the kernel permits it, otherwise threads.
+    /// The ring if the kernel permits it, otherwise threads.
     #[default]
     Auto,
     /// Threads.
     Threads,
-    /// The ring. Without it, the directory does not open.
+    /// The ring. If the kernel does not permit it, opening the directory fails.
     IoUring,
 }

@@ -8,26 +8,27 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The failure of an operation.
 #[derive(Debug)]
 pub enum Error {
-    /// The pool of the directory had no thread in time, so nothing was tried. The caller continues without the disk.
+    /// Nothing was tried, because no thread and no place in the ring was free in time. The caller continues without the
+    /// disk.
     Busy,
-    /// The system refused.
+    /// A system call failed.
     Io(io::Error),
 }
 
 impl Error {
-    /// Returns whether nothing was tried, since the disk is too slow at the moment.
+    /// Returns true if nothing was tried, because the disk is too slow at the moment.
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Busy)
     }
 
-    /// Returns whether the path leads to nothing: a part of it does not exist, is no folder, or has a name that no file can have.
+    /// Returns true if no file is at the path: a part of the path does not exist, is not a folder, or is not a valid name.
     pub fn is_not_found(&self) -> bool {
         let Self::Io(error) = self else { return false };
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
             || error.raw_os_error() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error())
     }
 
-    /// Returns whether the path leads out of the directory, or through a link where links are not followed.
+    /// Returns true if the path leads out of the directory, or contains a symbolic link that must not be followed.
     pub fn is_escape(&self) -> bool {
         let codes = [rustix::io::Errno::XDEV, rustix::io::Errno::LOOP];
         matches!(self, Self::Io(error) if codes.iter().any(|code| error.raw_os_error() == Some(code.raw_os_error())))

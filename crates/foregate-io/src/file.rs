@@ -52,7 +52,7 @@ impl RawFile {
         Ok(Metadata::new(&rustix::fs::fstat(&self.fd)?))
     }
 
-    /// Reads up to the length of the buffer; less only at the end of the file.
+    /// Fills the buffer; reads fewer bytes only at the end of the file.
     ///
     /// # Errors
     /// Errors of pread(2).
@@ -110,7 +110,7 @@ impl RawFile {
         Ok(rustix::fs::fdatasync(&self.fd)?)
     }
 
-    /// Locks the file for this process. `false` if another one has it locked.
+    /// Locks the file for this process. Returns false if another process has locked it.
     ///
     /// # Errors
     /// Errors of flock(2).
@@ -136,7 +136,7 @@ pub struct File {
     fast: Fast,
 }
 
-/// Set once the kernel refuses `cachestat`: then `RWF_NOWAIT` alone decides.
+/// Set once the kernel refuses `cachestat`. From then on only `RWF_NOWAIT` is used.
 static WITHOUT_CACHESTAT: AtomicBool = AtomicBool::new(false);
 
 impl File {
@@ -149,13 +149,13 @@ impl File {
         &self.raw.metadata
     }
 
-    /// This file for threads that may wait.
+    /// This file, with blocking operations for threads that may wait.
     pub fn blocking(&self) -> &RawFile {
         &self.raw
     }
 
-    /// Reads a part; the result is shorter only at the end of the file. The calling thread reads it
-    /// if all of it is in memory.
+    /// Reads a range of the file; the result is shorter only at the end of the file. If the whole range is in memory, the
+    /// calling thread reads it at once.
     pub fn read(&self, offset: u64, length: usize) -> Operation<Vec<u8>> {
         if let Some(bytes) = self.read_cached(offset, length) {
             return Operation::ready(Ok(bytes));
@@ -165,7 +165,7 @@ impl File {
         operation
     }
 
-    /// Reads a part, if all of it is in memory: this never waits for a disk.
+    /// Reads a range of the file if the whole range is in memory; `None` otherwise. Never waits for a disk.
     pub fn read_cached(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
         if !self.is_cached(offset, length as u64) || self.raw.faults.is_some() {
             return None;
@@ -177,7 +177,7 @@ impl File {
         } else {
             sys::read_now(self.as_fd(), &mut buffer, offset, length)
         };
-        // A short result is no end: some kernels return 0 before it.
+        // A short result need not mean the end of the file: some kernels return 0 before it.
         let whole = read.is_ok_and(|read| read == length);
         if whole {
             self.directory.counters.inline.fetch_add(1, Ordering::Relaxed);
@@ -187,8 +187,7 @@ impl File {
         whole.then_some(buffer)
     }
 
-    /// Returns whether a part is in memory, so that calls for it do not wait for a disk: for
-    /// `sendfile`.
+    /// Returns true if a range of the file is in memory, so that a `sendfile` of it does not wait for a disk.
     pub fn is_cached(&self, offset: u64, length: u64) -> bool {
         match self.fast {
             Fast::No | Fast::Properties => false,
@@ -208,13 +207,13 @@ impl File {
                 WITHOUT_CACHESTAT.store(true, Ordering::Relaxed);
                 true
             }
-            // Files of this kind do not support it.
+            // The file does not support `cachestat`.
             Err(_) => false,
         }
     }
 
-    /// Returns whether the file has changed since it was opened: its content, its names or its
-    /// rights. `None`: its file system may make the caller wait for the answer.
+    /// Returns true if the content, the names or the permissions of the file have changed since it was opened. `None` if
+    /// the file system might make the caller wait for the answer.
     pub fn has_changed(&self) -> Option<bool> {
         if self.fast == Fast::No || self.raw.faults.is_some() {
             return None;

@@ -1,17 +1,18 @@
 //! The I/O engine: no system call that may wait for a disk runs on a thread that serves requests.
 //!
-//! A [`Directory`] has a pool of threads and a bounded queue of its own, so a slow disk delays its own users only. If [`EngineChoice`] asks for it
-//! and the kernel permits it, reads and writes of open files go to a ring of the kernel (io_uring(7)) with one thread instead. The operations are
-//! futures that belong to no runtime. An operation that gets no thread, or no place in the ring, within [`Limits::patience`] fails with
-//! [`Error::Busy`]: the caller answers the request without the disk. A dropped future loses the answer alone; the engine completes the operation, so
-//! no descriptor leaks.
+//! Each [`Directory`] has its own pool of threads and its own bounded queue, so a slow disk delays only its own users.
+//! If [`EngineChoice`] asks for a ring (io_uring(7)) and the kernel permits it, reads and writes of open files go to
+//! the ring, which one thread serves. Operations are futures that work in any runtime. If an operation gets no thread
+//! and no place in the ring within [`Limits::patience`], it fails with [`Error::Busy`]: the caller answers the request
+//! without the disk. If a future is dropped, only the answer is lost. The engine still completes the operation, so no
+//! descriptor leaks.
 //!
-//! On file systems whose calls are known not to wait for pages that are in memory, `open` and `read` first try the calling thread:
-//! `openat2(RESOLVE_CACHED)`, and `cachestat` with `preadv2(RWF_NOWAIT)`. `RWF_NOWAIT` alone held the caller for up to 5 ms on a busy device;
-//! after `cachestat` the longest call took 0.08 ms.
+//! On file systems whose calls are known not to wait for data that is in memory, `open` and `read` first try the
+//! calling thread: with `openat2(RESOLVE_CACHED)`, and with `cachestat` before `preadv2(RWF_NOWAIT)`. `RWF_NOWAIT` is
+//! not enough: on a busy device it may block the caller for milliseconds.
 //!
-//! Paths are resolved beneath the directory (`RESOLVE_BENEATH`): no `..` and no link leads out of it, whatever another process changes
-//! meanwhile.
+//! Paths are resolved beneath the directory (`RESOLVE_BENEATH`): no `..` and no symbolic link leads out of it, even if
+//! another process changes the directory in the meantime.
 //!
 //! ```
 //! use std::path::Path;

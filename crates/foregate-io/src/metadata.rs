@@ -13,7 +13,7 @@ pub enum Kind {
     Folder,
     /// A symbolic link. Only [`list`](crate::Directory::list) reports it.
     Link,
-    /// A pipe, socket or device, or a kind that the system does not tell.
+    /// A pipe, socket or device, or a kind that the system does not report.
     Other,
 }
 
@@ -33,14 +33,13 @@ impl Kind {
 pub struct Metadata {
     /// The kind.
     pub kind: Kind,
-    /// Bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// Seconds of the last change since 1970, with its nanoseconds.
+    /// The modification time: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
-    /// The time of the last change of its inode, in the same form: of the content, the names, the
-    /// owner or the rights.
+    /// The time of the last change of the inode, in the same form: of the content, the names, the owner or the permissions.
     pub changed: (i64, u32),
-    /// The number of the file in its file system.
+    /// The inode number.
     pub inode: u64,
     /// The number of the file system.
     pub device: u64,

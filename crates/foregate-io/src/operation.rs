@@ -1,4 +1,4 @@
-//! An operation under way, as a future.
+//! A running operation, as a future.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 
-/// The answer to an operation. Dropping it loses the answer, but the operation still completes.
+/// A future with the result of an operation. If it is dropped, the result is lost, but the operation still completes.
 #[derive(Debug)]
 #[must_use = "the answer is lost if nobody awaits it"]
 pub struct Operation<T>(OperationState<T>);
@@ -40,10 +40,10 @@ impl<T> Operation<T> {
         (Self(OperationState::Waiting(Arc::clone(&slot))), slot)
     }
 
-    /// The result, if it is there already. Otherwise the operation is given back.
+    /// Returns the result, if there is one already.
     ///
     /// # Errors
-    /// The operation itself, if it is under way.
+    /// The operation itself, if it is still running.
     pub fn now(mut self) -> std::result::Result<Result<T>, Self> {
         let result = match &mut self.0 {
             OperationState::Ready(result) => result.take(),
@@ -74,7 +74,7 @@ impl<T> Future for Operation<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         match &mut self.0 {
-            // A future must not be polled after its end; it answers with an error rather than by a panic.
+            // A future must not be polled again after it has completed. If it is, it returns an error instead of panicking.
             OperationState::Ready(result) => Poll::Ready(result.take().unwrap_or(Err(Error::Busy))),
             OperationState::Waiting(slot) => {
                 let mut content = slot.0.lock();
@@ -93,7 +93,7 @@ impl<T> Future for Operation<T> {
     }
 }
 
-/// Blocks the calling thread until a future ends: for tests, and for threads that serve no requests.
+/// Blocks the calling thread until a future completes: for tests, and for threads that serve no requests.
 pub fn wait<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {

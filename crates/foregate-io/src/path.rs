@@ -6,14 +6,14 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 
-/// Repetitions of a resolution that a rename elsewhere disturbed.
+/// How often a path is resolved if renames by others disturb the resolution.
 const RACES: usize = 3;
 
 /// The treatment of symbolic links in a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// Relative links that stay beneath the directory are followed. Absolute ones are refused, also
-    /// those that lead back into it.
+    /// Relative links that stay beneath the directory are followed. Absolute links are refused, even if they lead back into
+    /// the directory.
     #[default]
     Beneath,
     /// No link is followed.
@@ -22,7 +22,7 @@ pub enum Links {
     Anywhere,
 }
 
-/// The way in which a file is opened.
+/// The access and the other options with which a file is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenHow {
     pub(crate) flags: OFlags,
@@ -30,8 +30,7 @@ pub struct OpenHow {
 }
 
 impl OpenHow {
-    /// For reading. Pipes and devices do not make it wait, and no terminal becomes the process's
-    /// own.
+    /// For reading. Opening a pipe or device does not wait, and a terminal does not become the controlling terminal.
     pub fn read() -> Self {
         Self { flags: OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, links: Links::Beneath }
     }
@@ -41,17 +40,17 @@ impl OpenHow {
         Self { flags: OFlags::RDWR, links: Links::Beneath }
     }
 
-    /// For reading and writing a file that is made, and must not exist.
+    /// For reading and writing a new file. Opening fails if the file exists.
     pub fn create() -> Self {
         Self { flags: OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, links: Links::Beneath }
     }
 
-    /// For reading and writing, emptied or made.
+    /// For reading and writing a file that is empty at first: an existing file is truncated, a missing one is made.
     pub fn replace() -> Self {
         Self { flags: OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC, links: Links::Beneath }
     }
 
-    /// With this treatment of links.
+    /// Sets the treatment of symbolic links.
     #[must_use]
     pub fn links(self, links: Links) -> Self {
         Self { links, ..self }
@@ -61,20 +60,19 @@ impl OpenHow {
         self.flags.contains(OFlags::CREATE)
     }
 
-    /// Returns whether opening changes nothing, so that it may be tried first on the calling
-    /// thread.
+    /// Returns true if opening the file changes nothing, so that the calling thread may try it first.
     pub(crate) fn only_reads(&self) -> bool {
         !self.flags.intersects(OFlags::RDWR | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
     }
 }
 
-/// Owner alone: stored responses were meant for the clients of a site.
+/// Only the owner may access new files, because stored responses may be private to clients.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// Opens a path beneath a directory; `cached` fails with [`Errno::AGAIN`] rather than wait for the
 /// disk.
 pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, how: &OpenHow, cached: bool) -> Result<OwnedFd, Errno> {
-    // The root itself.
+    // The empty path is the directory itself.
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = how.flags | OFlags::CLOEXEC;
     let mode = if how.creates() { MODE } else { Mode::empty() };
@@ -87,7 +85,7 @@ pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, how: &OpenHow, cached: boo
         Links::Anywhere => ResolveFlags::empty(),
     };
     if cached {
-        // Another file system below this one may make the caller wait.
+        // A file system that is mounted below the directory may make the caller wait.
         resolve |= ResolveFlags::CACHED | ResolveFlags::NO_XDEV;
         return openat2(root, path, flags, mode, resolve);
     }
@@ -101,7 +99,7 @@ pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, how: &OpenHow, cached: boo
     Err(Errno::AGAIN)
 }
 
-/// Opens a path part by part without following a link, for systems without `openat2`.
+/// Opens a path segment by segment without following links, for systems without `openat2`.
 fn walk(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     let mut parts = path.components().peekable();
     let mut folder: Option<OwnedFd> = None;

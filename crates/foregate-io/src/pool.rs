@@ -1,8 +1,7 @@
 //! The threads of a directory.
 //!
-//! Threads start with the work and end when they are idle. Work without a free thread waits in a
-//! bounded queue; a watcher thread gives back work that has waited too long, so that no caller
-//! needs a timer.
+//! Threads are started when there is work, and end when they have been idle for a while. Work waits in a bounded queue
+//! until a thread is free. A watcher thread rejects work that has waited too long, so that no caller needs a timer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,22 +14,22 @@ use parking_lot::{Condvar, Mutex};
 use crate::running::{Running, SLOW, use_all_cores};
 use crate::stat::{Counters, Stat};
 
-/// A piece of work. Its argument is false if no thread was free; then it reports this to its
-/// caller.
+/// A piece of work. Its argument is false if no thread was free: the job then only reports
+/// [`Busy`](crate::Error::Busy).
 type Job = Box<dyn FnOnce(bool) + Send>;
 
 /// The bounds of a pool, and of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Threads of the pool at the same time, and operations in the ring.
+    /// The most threads of the pool, and the most operations in the ring at a time.
     pub threads: usize,
     /// Operations that do not count among them, since they have taken longer than 10 ms: a disk on
     /// which a few places are slow still has threads for all others.
     pub slow: usize,
-    /// Operations that wait for a thread, and as many that wait for the ring. A further one is
+    /// The most operations that wait for a thread, and the most that wait for the ring. A further operation fails with
     /// [`Busy`](crate::Error::Busy) at once.
     pub queue: usize,
-    /// The time that an operation waits for a thread or the ring.
+    /// The longest time that an operation waits for a thread or the ring.
     pub patience: Duration,
     /// The time after which an operation under way counts as stuck. While one is stuck, and no
     /// further thread may start or the ring is full, a new operation is [`Busy`](crate::Error::Busy) at
@@ -55,7 +54,7 @@ impl Limits {
 
 /// An idle thread ends after this time.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
-/// Threads do little but wait.
+/// The stack size of a thread, bytes. It is small, because threads do little except wait.
 pub(crate) const STACK: usize = 256 * 1024;
 
 #[derive(Debug)]
@@ -65,9 +64,9 @@ struct PoolCore {
     limits: Limits,
     counters: Arc<Counters>,
     state: Mutex<PoolState>,
-    /// There is work, or the pool is closed.
+    /// Wakes a thread: there is work, or the pool is closed.
     ready: Condvar,
-    /// Work waits, or the pool is closed.
+    /// Wakes the watcher: work waits, or the pool is closed.
     waiting: Condvar,
 }
 
@@ -128,7 +127,7 @@ impl Pool {
 }
 
 impl Drop for Pool {
-    /// Waiting work is still done.
+    /// Closes the pool. Its threads still perform the work that waits.
     fn drop(&mut self) {
         self.0.state.lock().closed = true;
         self.0.ready.notify_all();
@@ -150,7 +149,7 @@ impl PoolCore {
     }
 }
 
-/// `false` if the system gives no thread.
+/// Starts a thread. Returns false if the system refuses.
 fn start(shared: &Arc<PoolCore>, run: fn(&Arc<PoolCore>)) -> bool {
     let shared = Arc::clone(shared);
     let thread = thread::Builder::new().name("foregate-io".to_owned()).stack_size(STACK);

@@ -1,4 +1,4 @@
-//! The probe for io_uring, and the engine that follows from it.
+//! The probe for io_uring, and the choice of the engine by its result.
 
 use std::io;
 use std::sync::OnceLock;
@@ -7,10 +7,10 @@ use crate::engine::{Engine, EngineChoice};
 use crate::sys::Ring;
 
 impl EngineChoice {
-    /// The engine for this choice in this process.
+    /// The engine that this process uses for this choice.
     ///
     /// # Errors
-    /// The kernel refuses the ring that the choice requires.
+    /// The choice requires a ring, but the kernel refuses it.
     pub fn engine(self) -> io::Result<Engine> {
         match (self, io_uring()) {
             (Self::Threads, _) | (Self::Auto, Err(_)) => Ok(Engine::Threads),
@@ -20,7 +20,8 @@ impl EngineChoice {
     }
 }
 
-/// Returns whether the kernel permits this process a ring as the engine needs it. It is tried once.
+/// Checks that the kernel permits this process a ring with all functions that the engine needs. The kernel is asked
+/// once; later calls return the same result.
 ///
 /// # Errors
 /// The reason: a container, a filter of system calls or `kernel.io_uring_disabled` forbids it, or

@@ -1,9 +1,9 @@
 //! The ring of a directory: reads and writes of open files by io_uring(7).
 //!
-//! One thread submits all operations and takes their results. It starts with the work, sleeps in
-//! the kernel while it has none, and ends when it is idle for long. Submitting can wait for a disk,
-//! so operations are submitted one by one; while one is held up, new ones go to the pool. A watcher
-//! gives back operations that have waited too long.
+//! One thread submits all operations and takes their results. It is started when there is work, sleeps in the kernel
+//! while there is none, and ends when it has been idle for long. Submitting an operation can wait for a disk, so
+//! operations are submitted one by one. While a submission waits, new operations go to the pool. A watcher thread
+//! rejects operations that have waited too long.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -23,9 +23,9 @@ use crate::stat::{Counters, Stat};
 use crate::sys::{Ended, Ring};
 use crate::transfer::{Progress, Transfer};
 
-/// A submission that takes longer is held up by the disk.
+/// A submission that takes longer than this counts as held up by the disk.
 const HELD_UP: Duration = Duration::from_millis(2);
-/// The pause after the kernel had no memory for a submission.
+/// The pause before a submission is repeated for which the kernel had no memory.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -37,8 +37,7 @@ struct RingCore {
     /// The pool for operations that the ring cannot take.
     pool: Arc<Pool>,
     state: Mutex<RingState>,
-    /// Wakes the watcher: operations wait that the thread may not take in time, or the ring is
-    /// closed.
+    /// Wakes the watcher: operations wait, and the thread of the ring may not take them in time, or the ring is closed.
     waiting: Condvar,
 }
 
@@ -46,17 +45,17 @@ struct RingCore {
 struct RingState {
     queue: VecDeque<(Instant, Transfer)>,
     running: Running,
-    /// The start of the submission under way.
+    /// The time at which the present submission began.
     submitting: Option<Instant>,
-    /// The thread runs. It has a ring once there is a waker.
+    /// True if the thread of the ring runs. The thread has a ring once `waker` is set.
     alive: bool,
     waker: Option<Arc<OwnedFd>>,
-    /// The thread waits in the kernel, and nobody has woken it.
+    /// True if the thread waits in the kernel and has not been woken.
     sleeping: bool,
     watched: bool,
-    /// The watcher waits for work.
+    /// True if the watcher waits for work.
     unneeded: bool,
-    /// The kernel refused a ring.
+    /// True if the kernel refused a ring.
     refused: bool,
     closed: bool,
 }
@@ -107,7 +106,7 @@ impl RingEngine {
         }
     }
 
-    /// Adds the figures of the ring to those of the pool.
+    /// Adds the counters of the ring to those of the pool.
     pub(crate) fn stat(&self, stat: Stat) -> Stat {
         let state = self.0.state.lock();
         Stat {
@@ -134,12 +133,13 @@ impl Drop for RingEngine {
     }
 }
 
-/// Ends the wait of the thread. A counter that is full ends it as well.
+/// Wakes the thread of the ring. A failed write can be ignored: the counter of the waker is then full, which also wakes
+/// the thread.
 fn wake(waker: &OwnedFd) {
     let _ = rustix::io::write(waker, &1_u64.to_ne_bytes());
 }
 
-/// `false` if the system gives no thread.
+/// Starts a thread. Returns false if the system refuses.
 fn start(core: &Arc<RingCore>, run: fn(&Arc<RingCore>)) -> bool {
     let core = Arc::clone(core);
     let thread = thread::Builder::new().name("foregate-ring".to_owned()).stack_size(STACK);
@@ -209,7 +209,7 @@ impl RingCore {
         self.pool.submit(Box::new(move |has_thread| transfer.perform(has_thread)));
     }
 
-    /// The system gives no ring: the pool does all of the work from now on.
+    /// Handles a refusal of the kernel to make a ring: the pool performs all operations from now on.
     fn refuse(&self) {
         let mut state = self.state.lock();
         (state.refused, state.alive) = (true, false);
@@ -218,8 +218,8 @@ impl RingCore {
         queue.into_iter().for_each(|(_, transfer)| self.leave_to_pool(transfer));
     }
 
-    /// Submits the next call of a transfer, with the fault that a test injects. Returns the
-    /// transfer's place if the transfer ended without a call.
+    /// Submits the next operation of a transfer, or applies the fault that a test injects. If the transfer ended without an
+    /// operation, returns its place in [`Running`].
     fn advance(self: &Arc<Self>, ring: &mut Ring, mut transfer: Transfer) -> Option<usize> {
         loop {
             let result = match transfer.fault() {
@@ -238,7 +238,7 @@ impl RingCore {
         }
     }
 
-    /// Goes on with a transfer after an operation of the ring.
+    /// Continues a transfer after an operation of the ring.
     fn go_on(self: &Arc<Self>, ring: &mut Ring, transfer: Transfer, ended: Ended) -> Option<usize> {
         match ended {
             Ended::Pause => self.submit(ring, transfer, usize::MAX),
@@ -256,8 +256,7 @@ impl RingCore {
 
     fn submitted(self: &Arc<Self>, ring: &mut Ring, added: Result<(), Transfer>) -> Option<usize> {
         if let Err(transfer) = added {
-            // There are no more transfers than the ring has room for, so it is full only while the
-            // kernel takes nothing.
+            // The ring has room for all transfers, so it is full only while the kernel accepts no submissions.
             let Progress::Answered(place) = transfer.answer(Err(Error::Busy)) else { return None };
             return Some(place);
         }
@@ -274,7 +273,7 @@ impl RingCore {
         None
     }
 
-    /// Has the watcher look at the queue.
+    /// Makes the watcher check the queue.
     fn watch(self: &Arc<Self>, mut state: MutexGuard<'_, RingState>) {
         if !state.watched {
             state.watched = start(self, give_back);

@@ -1,4 +1,4 @@
-//! The operations under way, with their starts.
+//! The running operations, with the times at which they began.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 /// An operation that takes longer is slow.
 pub(crate) const SLOW: Duration = Duration::from_millis(10);
 
-/// The starts of the operations under way, each in a place of its own.
+/// The start times of the running operations. The index of an operation is its place.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
     starts: Vec<Option<Instant>>,
@@ -28,7 +28,7 @@ impl Running {
         self.starts.iter().flatten().filter(|&&start| now.saturating_duration_since(start) > SLOW).count()
     }
 
-    /// Notes an operation that begins. The result is its place.
+    /// Adds an operation that begins. Returns its place.
     pub(crate) fn begin(&mut self, now: Instant) -> usize {
         let free = self.starts.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
@@ -49,8 +49,8 @@ impl Running {
     }
 }
 
-/// Lets the calling thread run on all cores of the process, which are those of the main thread. A new thread inherits the core of the worker that
-/// started it, and would compete with that worker.
+/// Lets the calling thread run on all cores that the main thread may use. Otherwise a new thread inherits the core of
+/// the worker that started it, and competes with that worker.
 pub(crate) fn use_all_cores() {
     let main = Some(rustix::process::getpid());
     let _ = sched_getaffinity(main).and_then(|cores| sched_setaffinity(None, &cores));

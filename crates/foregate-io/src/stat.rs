@@ -5,28 +5,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 
-/// Figures of a directory and its pool.
+/// Counters of a directory and its engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The engine for reads and writes of open files.
     pub engine: Engine,
-    /// Opens and reads that the calling thread answered from memory.
+    /// The number of opens and reads that the calling thread performed from memory.
     pub inline: u64,
-    /// Operations that threads of the pool or the ring performed.
+    /// The number of operations that the pool or the ring performed.
     pub performed: u64,
-    /// Operations that found no thread or no place in the ring in time.
+    /// The number of operations that failed because no thread or no place in the ring was free in time.
     pub busy: u64,
-    /// Operations that failed for another reason than a missing file.
+    /// The number of operations that failed for another reason than a missing file.
     pub errors: u64,
-    /// Nanoseconds that operations waited for their turn, all together.
+    /// The total time that operations waited for their turn, nanoseconds.
     pub waited: u64,
     /// The longest wait of an operation for its turn, in nanoseconds.
     pub longest_wait: u64,
-    /// Operations that wait for their turn now.
+    /// The number of operations that wait for their turn now.
     pub queued: usize,
-    /// Threads now.
+    /// The number of threads now.
     pub threads: usize,
-    /// Operations under way now, on a thread or in the ring.
+    /// The number of operations that run now, on a thread or in the ring.
     pub running: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The system calls that no safe crate offers.
+//! System calls for which no crate has a safe interface.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::transfer::{Data, Transfer};
 
-/// The number of `cachestat`, the same on all architectures that have it.
+/// The number of the system call `cachestat`, which is the same on all architectures.
 const CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range`.
@@ -33,7 +33,7 @@ struct Pages {
     recently_evicted: u64,
 }
 
-/// The number of pages of a part of a file that are in memory (cachestat(2), Linux 6.5).
+/// Returns the number of pages in a range of a file that are in memory (cachestat(2), Linux 6.5).
 pub(crate) fn cached_pages(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<u64, Errno> {
     let range = Range { offset, length };
     let mut pages = Pages::default();
@@ -43,8 +43,8 @@ pub(crate) fn cached_pages(file: BorrowedFd<'_>, offset: u64, length: u64) -> Re
     if result < 0 { Err(last_error()) } else { Ok(pages.cached) }
 }
 
-/// Appends at most `length` bytes of a file to a buffer, without waiting for the disk: preadv2(2) with `RWF_NOWAIT`. `rustix` asks for a buffer
-/// that was written before, which costs a quarter of what the read itself does.
+/// Appends at most `length` bytes of a file to a buffer, without waiting for the disk: preadv2(2) with `RWF_NOWAIT`.
+/// `rustix` is not used here, because it needs an initialised buffer, which would cost noticeable time.
 pub(crate) fn read_now(
     file: BorrowedFd<'_>,
     buffer: &mut Vec<u8>,
@@ -54,7 +54,7 @@ pub(crate) fn read_now(
     buffer.reserve_exact(length);
     let room = buffer.spare_capacity_mut();
     let part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len().min(length) };
-    // The halves of the offset; where a word holds all of it, the kernel ignores the second.
+    // The two halves of the offset. If a word can hold the whole offset, the kernel ignores the second half.
     let (low, high) = (offset as libc::c_ulong, (offset >> 32) as libc::c_ulong);
     // SAFETY: the descriptor is borrowed for the call; the kernel reads one `iovec`, and writes at most its length to the room behind the
     // buffer's bytes, which nobody else refers to. Both outlive the call.
@@ -62,17 +62,18 @@ pub(crate) fn read_now(
         libc::syscall(libc::SYS_preadv2, file.as_raw_fd(), &raw const part, 1, low, high, libc::RWF_NOWAIT)
     };
     let Ok(read) = usize::try_from(read) else { return Err(last_error()) };
-    // SAFETY: the kernel has written so many bytes there, no more than there is room for.
+    // SAFETY: the kernel has written `read` bytes after those of the buffer, no more than there was room for.
     unsafe { buffer.set_len(buffer.len() + read.min(part.iov_len)) };
     Ok(read)
 }
 
 /// The token of the read that wakes the thread of a ring. The tokens of transfers are indices, and far smaller.
 const WAKE: u64 = u64::MAX;
-/// The most bytes of one operation of a ring, so that a long transfer does not occupy the device alone.
+/// The most bytes of one operation of a ring. The limit keeps a long transfer from monopolising the device.
 const PART: usize = 1 << 20;
 
-/// Longer operations go to a thread of the kernel at once: otherwise each page that arrives from the disk would wake the thread of the ring.
+/// Operations with more bytes than this go to a thread of the kernel at once. Otherwise each page that arrives from the
+/// disk would wake the thread of the ring.
 const LONG: usize = 16 * 1024;
 
 /// A ring for reads and writes of open files (io_uring(7), Linux 6.1). It belongs to the thread that made it, and owns each transfer until
@@ -85,17 +86,17 @@ pub(crate) struct Ring {
     waker: Arc<OwnedFd>,
     /// The buffer for the read of the waker.
     woken: Box<u64>,
-    /// The read of the waker is under way.
+    /// True if the read of the waker is submitted and not complete.
     armed: bool,
 }
 
-/// A transfer that the kernel knows.
+/// A transfer that has been submitted to the kernel.
 struct Flight {
     transfer: Transfer,
     operation: Underway,
 }
 
-/// The operation of a transfer.
+/// The running operation of a transfer.
 enum Underway {
     /// A read or write of at most this many bytes.
     Part(usize),
@@ -103,7 +104,7 @@ enum Underway {
     Pause { _time: Box<types::Timespec> },
 }
 
-/// The end of an operation of a transfer.
+/// The result of an operation of a transfer.
 pub(crate) enum Ended {
     /// A read or write. The transfer already includes these bytes.
     Part(Result<usize, Errno>),
@@ -112,7 +113,8 @@ pub(crate) enum Ended {
 }
 
 impl Ring {
-    /// A ring for this many transfers at a time, and as many threads of the kernel for operations that wait for a disk there.
+    /// Makes a ring for this many transfers at a time. The kernel may use as many threads for operations that wait for a
+    /// disk.
     pub(crate) fn new(transfers: u32) -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -142,7 +144,7 @@ impl Ring {
         self.flights.len() - self.free.len()
     }
 
-    /// Adds a read or write of the next part of a transfer, of at most `most` bytes. A ring that is full gives it back.
+    /// Adds a read or write of the next `most` bytes of a transfer. If the ring is full, returns the transfer as the error.
     pub(crate) fn add(&mut self, mut transfer: Transfer, most: usize) -> Result<(), Transfer> {
         let file = types::Fd(transfer.file().as_fd().as_raw_fd());
         let (most, offset) = (most.min(PART), transfer.position());
@@ -168,7 +170,7 @@ impl Ring {
         self.push(entry.flags(flags), Flight { transfer, operation: Underway::Part(length) })
     }
 
-    /// Adds a pause of a transfer. A ring that is full gives it back.
+    /// Adds a pause to a transfer. If the ring is full, returns the transfer as the error.
     pub(crate) fn pause(&mut self, transfer: Transfer, time: Duration) -> Result<(), Transfer> {
         let time = Box::new(types::Timespec::from(time));
         let entry = opcode::Timeout::new(&raw const *time).build();
@@ -181,9 +183,9 @@ impl Ring {
             self.flights.len() - 1
         });
         let entry = entry.user_data(place as u64);
-        // SAFETY: the file, the buffer and the time of the entry belong to the flight, which stays in its place, untouched, until the kernel
-        // has completed the entry; a flight that moves leaves them where they are on the heap. The length is that of the buffer's room, or
-        // of the bytes.
+        // SAFETY: the file, the buffer and the time of the entry belong to the flight. The flight is not changed until the
+        // kernel has completed the entry. If the flight moves, they keep their addresses, because they are on the heap. The
+        // length is that of the buffer's free space, or of the bytes to write.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         let Some(slot) = self.flights.get_mut(place) else { return Err(flight.transfer) };
         if pushed.is_err() {
@@ -194,18 +196,19 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives the kernel the operations that were added. It may wait for a disk, because some file systems read the location of a file's content
-    /// during this call. [`Ring::wait`] submits operations that the kernel refuses now.
+    /// Submits the added operations to the kernel. This call may wait for a disk, because some file systems look up the
+    /// location of a file's content during it. Operations that the kernel refuses now are submitted by [`Ring::wait`].
     pub(crate) fn submit(&self) {
         let _ = self.ring.submit();
     }
 
-    /// Waits until an operation is complete or the waker is written, at most for a while. It may return sooner.
+    /// Waits until an operation is complete, the waker is written, or the time `most` is over. May return sooner.
     pub(crate) fn wait(&mut self, most: Option<Duration>) -> io::Result<()> {
         if !self.armed {
             let (waker, woken) = (types::Fd(self.waker.as_raw_fd()), &raw mut *self.woken);
             let entry = opcode::Read::new(waker, woken.cast(), 8).build().user_data(WAKE);
-            // SAFETY: the descriptor and the eight bytes belong to the ring, which ends after the read, and nobody else uses the bytes.
+            // SAFETY: the descriptor and the eight bytes belong to the ring, which is only dropped after the read, and nothing else
+            // uses the bytes.
             self.armed = unsafe { self.ring.submission().push(&entry) }.is_ok();
         }
         let time = most.map(types::Timespec::from);
@@ -239,7 +242,7 @@ impl Ring {
             };
             let done = done.min(most);
             match transfer.data_mut() {
-                // SAFETY: the kernel has written so many bytes behind those of the buffer, no more than there was room for.
+                // SAFETY: the kernel has written `done` bytes after those of the buffer, no more than there was room for.
                 Data::Read { buffer, .. } => unsafe { buffer.set_len(buffer.len() + done) },
                 Data::Write { written, .. } => *written += done,
             }
@@ -247,7 +250,7 @@ impl Ring {
         }
     }
 
-    /// Returns whether a wake arrives, within a second.
+    /// Tests the ring: returns true if a write to the waker arrives within a second.
     pub(crate) fn works(&mut self) -> io::Result<bool> {
         rustix::io::write(&self.waker, &1_u64.to_ne_bytes())?;
         self.wait(Some(Duration::from_secs(1)))?;
@@ -257,7 +260,7 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for the operations under way, since the kernel uses their buffers.
+    /// Waits for the submitted operations, because the kernel uses their buffers.
     fn drop(&mut self) {
         let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
         while self.len() > 0 || self.armed {
@@ -271,7 +274,7 @@ impl Drop for Ring {
     }
 }
 
-/// Returns true if the kernel may take the operations of a ring at the next attempt.
+/// Returns true if an error is temporary: the kernel may accept the submissions at the next attempt.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }

@@ -1,4 +1,4 @@
-//! A read or write of an open file, by either engine.
+//! A read or write of an open file, performed by a thread of the pool or by the ring.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::file::RawFile;
 use crate::operation::Slot;
 use crate::stat::Counters;
 
-/// How often a call without a result is repeated.
+/// How often a call is repeated that was interrupted or would have to wait.
 const REPEATS: u32 = 1000;
 
-/// A read or write on its way. It owns the buffer, so a dropped future loses the answer only.
+/// A read or write that is being performed. It owns the buffer, so it does not depend on the caller's future.
 pub(crate) struct Transfer {
     file: Arc<RawFile>,
     offset: u64,
     data: Data,
     counters: Arc<Counters>,
-    /// The next call may wait for a disk: this file system may ignore a request not to wait, or has
-    /// refused one.
+    /// True if the next call has to be one that may wait for a disk: the file system ignores or has refused a request not
+    /// to wait.
     may_wait: bool,
     repeats: u32,
-    /// The place among the operations under way.
+    /// The place in [`Running`](crate::running::Running).
     pub(crate) place: usize,
 }
 
-/// The buffer of a transfer, with its answer.
+/// The buffer of a transfer, and the slot for the result.
 pub(crate) enum Data {
     /// A read of `length` bytes. The buffer holds the bytes read so far.
     Read { buffer: Vec<u8>, length: usize, slot: Arc<Slot<Vec<u8>>> },
@@ -40,7 +40,7 @@ pub(crate) enum Data {
 pub(crate) enum Progress {
     /// A further call is needed.
     Again(Transfer),
-    /// The transfer was answered. Its place is free.
+    /// The result has been passed to the caller. This place in the list of running operations is free.
     Answered(usize),
 }
 
@@ -68,7 +68,7 @@ impl Transfer {
         self.may_wait
     }
 
-    /// The offset in the file of the next call.
+    /// The offset in the file at which the next call reads or writes.
     pub(crate) fn position(&self) -> u64 {
         let done = match &self.data {
             Data::Read { buffer, .. } => buffer.len(),
@@ -85,7 +85,8 @@ impl Transfer {
         self.file.faults().and_then(|faults| faults.fault(call))
     }
 
-    /// Continues after a call. Answers once all bytes are done, at the end of the file, or after an error.
+    /// Handles the result of a call. The transfer is answered when all bytes are done, at the end of the file, or after an
+    /// error.
     pub(crate) fn after(mut self, result: std::result::Result<usize, Errno>) -> Progress {
         let is_done = match (&self.data, result) {
             (Data::Read { .. }, Ok(0)) => true,
@@ -99,7 +100,8 @@ impl Transfer {
             }
             (_, Err(Errno::INTR | Errno::AGAIN)) if self.repeats < REPEATS => {
                 self.repeats += 1;
-                // The ring first tries a call without waiting. With some flags of a file, the kernel then reports EAGAIN instead of going on.
+                // The ring first tries each operation without waiting. For files with certain flags, the kernel then reports EAGAIN
+                // instead of waiting.
                 self.may_wait |= result == Err(Errno::AGAIN);
                 false
             }
@@ -108,7 +110,7 @@ impl Transfer {
         if is_done { self.answer(Ok(())) } else { Progress::Again(self) }
     }
 
-    /// Tells the caller the result.
+    /// Passes the result to the caller.
     pub(crate) fn answer(self, result: Result<()>) -> Progress {
         self.counters.count(&result);
         match self.data {
@@ -118,7 +120,8 @@ impl Transfer {
         Progress::Answered(self.place)
     }
 
-    /// Performs the transfer on the calling thread. With `has_thread` false, no thread was free: the answer is [`Error::Busy`].
+    /// Performs the transfer on the calling thread. If `has_thread` is false, no thread was free, and the result is
+    /// [`Error::Busy`].
     pub(crate) fn perform(mut self, has_thread: bool) {
         let result = match &mut self.data {
             _ if !has_thread => Err(Error::Busy),

@@ -13,7 +13,7 @@ use crate::value::Value;
 /// An instruction to the platform that ends the normal course of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Answer with this.
+    /// Answer with this response.
     Respond(Response),
     /// Send nothing more, and close the connection so that the client notices.
     Abort,
@@ -29,15 +29,15 @@ impl Action {
     }
 }
 
-/// A way to end a request.
+/// A way in which a step may end a request.
 pub trait Terminal: Sized {
-    /// The name in descriptions; `None` for [`Never`].
+    /// The names in descriptions; empty for [`Never`].
     const NAMES: &'static [&'static str];
 
-    /// Set if it may add notes to the access log. Default: false.
+    /// True if it may add notes to the access log. Default: false.
     const NOTES: bool = false;
 
-    /// Its notes for the access log; see [`Noted`].
+    /// Takes the notes for the access log; see [`Noted`].
     fn notes(&mut self) -> Vec<Note> {
         Vec::new()
     }
@@ -45,7 +45,7 @@ pub trait Terminal: Sized {
     /// The values that it emits; see [`EmitAnd`].
     const EMITS: &'static [Slot] = &[];
 
-    /// Writes the values into their slots, which `slot` finds by name.
+    /// Writes the emitted values into their slots. `slot` returns the slot for a name.
     fn emit(&mut self, _apply: &mut Apply<'_>, _slot: &dyn Fn(&str) -> Option<u16>) {}
 
     /// The instruction for the platform.
@@ -60,32 +60,34 @@ pub trait StopAt<P: Phase>: Terminal {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Never {}
 
-/// The request is answered here; no origin sees it. Steps of the phases of the response run on the answer.
+/// Answers the request without an origin. Steps of the response phases run on this answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Respond(pub Response);
 
-/// The client is sent elsewhere.
+/// Redirects the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// 301, 302, 303, 307 or 308; anything else is 302.
+    /// The status: 301, 302, 303, 307 or 308. Any other value is replaced by 302.
     pub status: u16,
-    /// The target. Bytes that a field cannot hold make the response a 500.
+    /// The value of Location. If it is not a valid field value, the response is a 500.
     pub location: Text,
 }
 
-/// Replaces the response; the rest of the origin's response is dropped. Later steps see the new one; filters for
-/// the body of the old one are removed. If earlier steps have changed the fields of the old one, in
-/// `response-headers` or, for a step of `response-body`, anywhere before that phase, the steps of `response-headers` and
-/// `response-error-page` run again over the new one, except the one that replaced it. A replacement for an error in
-/// `response-error-page` has to contain the fields that are to stay.
+/// Replaces the response. The rest of the origin's response is dropped, and filters for its body are removed. Later
+/// steps see the new response.
+///
+/// Earlier steps may have changed the fields of the old response: in `response-headers` or, if a step of
+/// `response-body` replaces it, in any phase before that. In this case the steps of `response-headers` and
+/// `response-error-page` run again on the new response, except the step that replaced it. A step of
+/// `response-error-page` that replaces an error has to copy the fields that are to stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replace(pub Response);
 
-/// The connection, or the stream, is reset.
+/// Resets the connection, or the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abort;
 
-/// A way to end a request, with notes about the reason for the access log. The client does not get these.
+/// A way to end a request, with notes for the access log about the reason. The client does not get the notes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Noted<S> {
     /// How the request ends.
@@ -94,8 +96,9 @@ pub struct Noted<S> {
     pub notes: Vec<Note>,
 }
 
-/// A way to end a request, with a value for later steps: one that the step has [taken](crate::Take), such as for a step of the phase
-/// `log`. The step declares the value as an output as well ([`Emit`]), for requests that it does not end.
+/// A way to end a request, with a value for later steps, such as steps of the phase `log`. The value may be one that
+/// the step has [taken](crate::Take). The step also declares the value as an output ([`Emit`]), for requests that it
+/// does not end.
 pub struct EmitAnd<V: Value, S> {
     /// The value; `None` emits nothing.
     pub value: Option<V::Data>,
@@ -120,7 +123,7 @@ impl<V: Value, S: Terminal> Terminal for EmitAnd<V, S> {
     }
 }
 
-/// One of two ways.
+/// One of two ways to end a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Either<A, B> {
     /// The first.

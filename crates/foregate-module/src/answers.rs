@@ -1,4 +1,4 @@
-//! Answers to fetches that platforms keep for later requests.
+//! A store of answers to fetches, which platforms keep for later requests.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,12 +8,13 @@ use crate::fetch::{FetchRequest, FetchResponse, FetchResult};
 use crate::fields::Field;
 use crate::text::Text;
 
-/// The largest answer that is kept, bytes of its body.
+/// The largest body of an answer that is kept, bytes.
 const BODY_LIMIT: usize = 1 << 20;
-/// The lifetime of a response other than 200, or of a failure, for equal requests.
+/// The time for which a failure, or a response with another status than 200, serves equal fetches.
 const FAILURE: Duration = Duration::from_secs(1);
 
-/// A question, with everything that has to be the same for an answer to serve again. `W` is the server that is asked.
+/// The key of a kept answer: all parts of a fetch that have to be equal for the answer to be reused. `W` is the server
+/// that is asked.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct AnswerKey<W> {
     whom: W,
@@ -25,7 +26,7 @@ pub struct AnswerKey<W> {
 }
 
 impl<W> AnswerKey<W> {
-    /// The question that a request asks. `authority` is the host that it names, or that the platform puts in its place.
+    /// The key of a fetch. `authority` is the host of the fetch, or the platform's default if the fetch names none.
     pub fn new(whom: W, authority: &[u8], ask: &FetchRequest) -> Self {
         let field = |field: &Field| (field.name().to_ascii_lowercase(), field.value().to_vec());
         Self {
@@ -46,21 +47,22 @@ impl<W: fmt::Debug> fmt::Debug for AnswerKey<W> {
     }
 }
 
-/// The responses to one request, kept as long as its settings allow ([`FetchRequest::keep`], [`FetchRequest::renew_after`]). Times are
-/// those of a monotonic clock.
+/// The kept answers for one key. The fetch decides how long they are used ([`FetchRequest::keep`],
+/// [`FetchRequest::renew_after`]). All times are those of a monotonic clock.
 #[derive(Debug, Default)]
 pub struct KeptAnswers {
-    /// The last good answer, and the time of its arrival.
+    /// The last [good](FetchRequest::is_good) answer, and the time of its arrival.
     good: Option<(Duration, FetchResponse)>,
-    /// The latest other result, with its time.
+    /// The result of the latest fetch if it was not good, and the time of its arrival.
     other: Option<(Duration, FetchResult)>,
 }
 
 impl KeptAnswers {
-    /// The most questions whose answers a platform keeps. Beyond it, the least fresh one is dropped.
+    /// The most keys for which a platform keeps answers. Beyond this number, the least fresh answer is dropped.
     pub const QUESTIONS: usize = 256;
 
-    /// When the good answer came, by which questions make room for others; the start of time where there is none.
+    /// The time at which the good answer arrived; zero without one. If there are too many keys, the one with the earliest
+    /// time is dropped.
     pub fn fresh_since(&self) -> Duration {
         self.good.as_ref().map_or(Duration::ZERO, |(at, _)| *at)
     }
@@ -70,11 +72,11 @@ impl KeptAnswers {
         self.good.is_none() && self.other.is_none()
     }
 
-    /// The answer that serves without asking, if one does.
+    /// The kept answer that can be used without a new fetch, if there is one.
     pub fn known(&self, ask: &FetchRequest, now: Duration) -> Option<FetchResult> {
         if let Some((at, answer)) = &self.good {
             let age = now.saturating_sub(*at);
-            // If a newer answer could not be fetched, it is not asked for again at once.
+            // If fetching a newer answer has failed recently, the kept answer is used, and no fetch is made yet.
             let is_new = |after: Duration| {
                 let failed = self.other.as_ref().is_some_and(|(at, _)| now.saturating_sub(*at) < after);
                 age < after || failed
@@ -88,13 +90,13 @@ impl KeptAnswers {
         is_new.then(|| self.stale(ask, now).map_or_else(|| other.clone(), Ok))
     }
 
-    /// Keeps an answer that has arrived, unless it is too large. Returns it, or an older answer that is used instead.
+    /// Keeps an answer that has arrived, unless it is too large. Returns this answer, or an older one if the fetch failed.
     pub fn keep(&mut self, ask: &FetchRequest, mut result: FetchResult, now: Duration) -> FetchResult {
         let mut fits = true;
         if let Ok(answer) = &mut result {
             fits = answer.body.len() <= BODY_LIMIT;
             if fits {
-                // Shared, because every hit copies it.
+                // The body is shared, because every use of the answer copies it.
                 let body = core::mem::replace(&mut answer.body, Text::EMPTY);
                 answer.body = Text::Shared(Vec::from(body).into());
             }
@@ -111,7 +113,7 @@ impl KeptAnswers {
         stale.map_or(result, Ok)
     }
 
-    /// A good response that expired recently.
+    /// The good answer, if it has not expired or has expired only recently.
     pub fn stale(&self, ask: &FetchRequest, now: Duration) -> Option<FetchResponse> {
         let (at, answer) = self.good.as_ref()?;
         (now.saturating_sub(*at) < ask.keep.saturating_mul(2)).then(|| answer.clone())

@@ -27,40 +27,39 @@ impl Sink for Vec<u8> {
 
 /// A filter that changes a body while it streams.
 ///
-/// A filter gets the body in pieces of any size, at most [`Chain::PIECE`] bytes, and writes its output. It must not
-/// hold more than its budget; output is taken away before the next piece, so that a filter whose output grows needs
-/// no memory for that.
+/// A filter gets the body in pieces of any size up to [`Chain::PIECE`] bytes, and writes its output to a sink. It must
+/// not hold more than its budget. The platform takes the output away before the next piece, so a filter needs no memory
+/// for output that is larger than the input.
 pub trait BodyFilter: Send {
-    /// Takes a piece.
+    /// Filters a piece.
     ///
     /// # Errors
     ///
-    /// The filter cannot go on: see [`Bail`].
+    /// The filter cannot continue: see [`Bail`].
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail>;
 
-    /// Returns true if there is more output without another piece. A filter that can make much of little, such as
-    /// decompression, writes some ten KiB at once, keeps the rest of the piece, and returns true; it is then given empty pieces
-    /// until it returns false. Default: false.
+    /// Returns true if the filter can write more output without further input. A filter whose output may be much larger
+    /// than its input, such as decompression, writes a few tens of KiB at a time, keeps the rest of the piece, and returns
+    /// true. It then gets empty pieces until it returns false. Default: false.
     fn pending(&self) -> bool {
         false
     }
 
-    /// Returns true if the rest of the body passes unchanged and nothing of it is held: the body then bypasses
-    /// the filter, which is only asked for its [report](Self::report). Called after each operation.
-    /// Default: false.
+    /// Returns true if the filter holds nothing and leaves the rest of the body unchanged. The body then bypasses the
+    /// filter, which is only asked for its [report](Self::report). Called after each operation. Default: false.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// Returns true if the filter currently takes only a few microseconds for a piece: sending the start of
-    /// the body before filtering the rest gains nothing then. Default: false.
+    /// Returns true if the filter currently takes only a few microseconds for a piece. Nothing is gained then by sending
+    /// the start of the body before the rest is filtered. Default: false.
     fn is_quick(&self) -> bool {
         false
     }
 
-    /// The body's source has nothing more for now, and its receiver may wait for held output: a filter that holds output
-    /// back, as compression does, writes it. Incomplete input, such as half a token, stays held. Called
-    /// at any time before the end, several times in a row too. Default: nothing is held back.
+    /// Writes output that is held back for efficiency, as compression does. Called when the source of the body has nothing
+    /// more for now, because the receiver may wait for this output. Incomplete input, such as half a token, stays held. May
+    /// be called at any time before the end, and several times in a row. Default: nothing is held back.
     ///
     /// # Errors
     ///
@@ -69,19 +68,19 @@ pub trait BodyFilter: Send {
         Ok(())
     }
 
-    /// Takes the fetch that the filter needs before it can write more. It [waits](Self::waits) until the answer arrives;
-    /// input in the meantime is kept. Default: `None`.
+    /// Takes the fetch that the filter needs before it can write more. The filter then [waits](Self::waits) for the answer,
+    /// and keeps input that arrives in the meantime. Default: `None`.
     fn question(&mut self) -> Option<FetchRequest> {
         None
     }
 
-    /// Returns true if the filter has a fetch to make, or waits for its answer. It is not [pending](Self::pending) then. Default:
-    /// false.
+    /// Returns true if the filter has a fetch to make, or waits for its answer. The filter must not be
+    /// [pending](Self::pending) in this state. Default: false.
     fn waits(&self) -> bool {
         false
     }
 
-    /// The answer to its question.
+    /// Handles the answer to the fetch.
     ///
     /// # Errors
     ///
@@ -90,31 +89,31 @@ pub trait BodyFilter: Send {
         Ok(())
     }
 
-    /// The body has ended; held output is written. A filter that waits writes the rest after its answer,
-    /// in calls with empty pieces while it is [pending](Self::pending).
+    /// Handles the end of the body: writes all held output. A filter that waits for an answer writes the rest after it,
+    /// during calls with empty pieces while it is [pending](Self::pending).
     ///
     /// # Errors
     ///
     /// As [`write`](Self::write).
     fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail>;
 
-    /// Gives up: held input is written unchanged, so that no byte is lost. Called when the budget is exceeded.
+    /// Gives up because the budget is exceeded: writes held input unchanged, so that no byte is lost.
     ///
     /// # Errors
     ///
-    /// [`Bail::Break`] if the rest cannot pass unchanged, as within a compressed stream.
+    /// [`Bail::Break`] if the rest cannot pass unchanged, for example within a compressed stream.
     fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail>;
 
-    /// The number of bytes that the filter holds, which count for its [budget](Filtered::budget): input that is kept
-    /// and not yet written. 0 for a filter that keeps nothing.
+    /// The number of bytes of input that the filter holds and has not written yet. They count towards its
+    /// [budget](Filtered::budget).
     fn held(&self) -> usize;
 
     /// Reports events to count; called once, at the end of the body or after it was broken off. Default: none.
     fn report(&mut self, _tell: &mut dyn FnMut(Finding)) {}
 }
 
-/// The list of filters that will need the response's body without content coding: a
-/// step that decodes does so if there is an entry, and encodes again for the client.
+/// The list of filters that need the response's body without content coding. If the list has an entry, a decoding step
+/// removes the content coding, and applies it again for the client.
 #[derive(Debug)]
 pub struct PlainBody;
 
@@ -129,7 +128,7 @@ impl Value for PlainBody {
 pub struct Wish {
     /// The step of the filter.
     pub step: &'static str,
-    /// The filter is [dry](Filtered::dry): the client's body must stay unchanged.
+    /// True if the filter is [dry](Filtered::dry): the body for the client must stay unchanged.
     pub dry: bool,
 }
 
@@ -148,27 +147,28 @@ impl Value for DecodedBody {
 pub struct Decoded {
     /// The coding, by its name in fields.
     pub coding: &'static str,
-    /// Only filters in a dry run see the decoded body; the client gets the body as it arrived.
+    /// True if only filters in a dry run see the decoded body, and the client gets the body as it arrived.
     pub dry: bool,
 }
 
-/// Something that a filter has come across in a body, for metrics: `foregate_step_events_total`.
+/// An event that a filter reports about a body, for the metric `foregate_step_events_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finding {
-    /// The step; a filter may act for several.
+    /// The step that the event belongs to. A filter may act for several steps.
     pub step: &'static str,
     /// The event, a constant name.
     pub event: &'static str,
-    /// How often.
+    /// The number of events.
     pub count: u64,
 }
 
 impl Finding {
-    /// The event that a filter in a dry run has panicked: the body has gone on without it.
+    /// The event for a filter in a dry run that has panicked. The body has continued without the filter.
     pub const PANIC: &'static str = "dry-run-panic";
 }
 
-/// The event that a part of a body has passed without a filter, or a feature of one, that changes lengths.
+/// The event for a part of a body (206) that has passed without a filter, because the filter, or a feature of it,
+/// changes the length.
 pub const PART_PASSED: &str = "part-passed";
 
 /// The traffic of a filter.
@@ -176,24 +176,24 @@ pub const PART_PASSED: &str = "part-passed";
 pub struct Traffic {
     /// The step that it belongs to.
     pub step: &'static str,
-    /// Bytes of input; bytes that pass after it has bailed out or is over do not count.
+    /// The number of bytes of input. Bytes that bypass the filter do not count.
     pub taken: u64,
-    /// Bytes of output.
+    /// The number of bytes of output.
     pub given: u64,
-    /// How long it was at work; 0 without a [clock](Chain::clock). Those after it do not count.
+    /// The time that the filter has run, without the filters after it, nanoseconds; 0 without a [clock](Chain::clock).
     pub nanos: u64,
-    /// The longest that it was at work without a pause.
+    /// The longest time that the filter has run without a pause, nanoseconds.
     pub longest: u64,
 }
 
-/// Why a filter cannot go on.
+/// The reason why a filter cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bail {
-    /// It has written everything that it held, including the present piece; the rest passes unchanged.
+    /// The filter has written everything that it held, including the present piece. The rest of the body passes unchanged.
     Pass,
-    /// Break the body off, so that its receiver notices that something is missing.
+    /// The body has to be broken off, so that its receiver notices that a part is missing.
     Break,
-    /// The body exceeds its limit. For a request: 413.
+    /// The body exceeds its limit. A request is answered with 413.
     TooLarge,
 }
 
@@ -203,14 +203,15 @@ pub struct Filtered {
     pub name: &'static str,
     /// The filter.
     pub filter: Box<dyn BodyFilter>,
-    /// The most that it may hold, bytes. Beyond, the platform calls `bail`.
+    /// The most bytes that the filter may hold. If it holds more, the platform calls `bail`.
     pub budget: usize,
-    /// Set if the length of the body stays the same. Otherwise `content-length` is removed, a strong validator becomes weak,
-    /// and ranges are no longer offered. A part of a body (206) passes without a filter that changes its length, which is
-    /// counted as [`PART_PASSED`]: a filter that has to see every whole body asks for it, see
+    /// True if the length of the body stays the same. Otherwise `content-length` is removed, a strong validator becomes
+    /// weak, and ranges are no longer offered. A part of a body (206) bypasses a filter that changes the length, which is
+    /// counted as [`PART_PASSED`]. A step whose filter must not be bypassed can request the whole body instead: see
     /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
     pub keeps_length: bool,
-    /// It reads a copy of the body, which passes unchanged. Consecutive dry filters get each other's output.
+    /// True for a dry run: the filter reads a copy of the body, and the body itself passes unchanged. A dry filter gets the
+    /// output of the dry filter directly before it.
     pub dry: bool,
 }
 
@@ -220,8 +221,8 @@ impl Filtered {
         Self { name, filter: Box::new(filter), budget: 64 * 1024, keeps_length: false, dry: false }
     }
 
-    /// Leaves out the filters that cannot be put before a part of a body (206), which cannot be changed as if it were all of it.
-    /// `passed` gets the steps of the filters that would have changed its length: platforms count them as [`PART_PASSED`].
+    /// Removes the filters that must not filter a part of a body (206) as if it were the whole body. Calls `passed` with
+    /// the step of each removed filter that would have changed the length: platforms count it as [`PART_PASSED`].
     pub fn keep_for_part(filters: &mut Vec<Self>, mut passed: impl FnMut(&'static str)) {
         filters.retain(|filter| {
             if filter.changes_length() {
@@ -241,21 +242,21 @@ impl Filtered {
 pub struct Chain {
     links: Vec<Link>,
     clock: Option<Clock>,
-    /// Once the body has ended: how many filters have written all that they had.
+    /// Once the body has ended: the number of filters that have written all of their output.
     ended: Option<usize>,
 }
 
-/// Nanoseconds since some moment.
+/// A clock that returns nanoseconds since an arbitrary moment.
 type Clock = fn() -> u64;
 
 /// Calls its argument once, and returns false if it panicked. Only a platform with
 /// the standard library can provide it.
 pub type Guard = fn(&mut dyn FnMut()) -> bool;
 
-/// The result for a piece.
+/// The result of a call of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Passed {
-    /// The filter that has bailed out now, and will no longer be asked.
+    /// The filter that has bailed out during this call. The rest of the body bypasses it.
     pub bailed: Option<&'static str>,
 }
 
@@ -263,7 +264,7 @@ impl Chain {
     /// The largest piece that filters get at once, bytes.
     pub const PIECE: usize = 4096;
 
-    /// Filters in their order.
+    /// Creates a chain of filters, in this order.
     pub fn new(filters: Vec<Filtered>) -> Self {
         Self::guarded(filters, |run| {
             run();
@@ -271,8 +272,8 @@ impl Chain {
         })
     }
 
-    /// For a platform that can catch panics: a panic of a filter in a dry run leaves the body unchanged, and is
-    /// [reported](Finding::PANIC).
+    /// Creates a chain for a platform that can catch panics. If a filter in a dry run panics, the body stays unchanged, and
+    /// the panic is [reported](Finding::PANIC).
     pub fn guarded(filters: Vec<Filtered>, guard: Guard) -> Self {
         let mut links: Vec<Link> = Vec::with_capacity(filters.len());
         let mut dry = Vec::new();
@@ -308,9 +309,9 @@ impl Chain {
         }
     }
 
-    /// For platforms that have caught a panic: the filter that panicked. The chain must not be used after that.
+    /// The filter that panicked, for platforms that have caught a panic. The chain must not be used afterwards.
     pub fn panicked(&self) -> Option<&'static str> {
-        // Later filters run within the writes of earlier ones.
+        // A filter runs within the writes of the filters before it, so the last running one has panicked.
         self.links.iter().rfind(|link| link.running).map(|link| link.filtered.name)
     }
 
@@ -330,27 +331,27 @@ impl Chain {
         self.links.iter().all(|link| link.passing || link.filtered.filter.is_quick())
     }
 
-    /// Filters a piece; output goes to `out`.
+    /// Filters a piece and writes the output to `out`.
     ///
     /// # Errors
     ///
-    /// The body cannot go on, with the filter that decided: never [`Bail::Pass`].
+    /// The body cannot continue. The error has the reason, which is never [`Bail::Pass`], and the filter.
     pub fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
         let mut passed = Passed::default();
         push(&mut self.links, piece, self.clock, out, &mut passed)?;
         Ok(passed)
     }
 
-    /// Returns true if a filter has more output without another piece. Platforms take the output away and call
-    /// [`resume`](Self::resume) before the next piece, so that a small piece that becomes large needs no memory. If
-    /// they do not, nothing is lost: the rest is written with the next piece, all at once.
+    /// Returns true if a filter can write more output without further input. Platforms take the output away and call
+    /// [`resume`](Self::resume) before the next piece, so that a small piece with a large output needs little memory. If a
+    /// platform does not, nothing is lost: the rest is written with the next piece.
     pub fn is_pending(&self) -> bool {
         let blocked = self.blocked();
         let rest = self.links.get(blocked.map_or(0, |at| at + 1)..).unwrap_or_default();
         rest.iter().any(Link::pending) || blocked.is_none() && self.is_ending()
     }
 
-    /// The last filter that waits for an answer: filters before it must not write.
+    /// The number of the last filter that waits for an answer. The filters before it must not write.
     fn blocked(&self) -> Option<usize> {
         self.links.iter().rposition(Link::waits)
     }
@@ -359,8 +360,8 @@ impl Chain {
         self.ended.is_some_and(|ended| ended < self.links.len())
     }
 
-    /// Returns true if a filter waits for an answer. Platforms make its fetch ([`question`](Self::question),
-    /// [`answer`](Self::answer)) before the next piece, and take the output away in the meantime.
+    /// Returns true if a filter waits for an answer. Before the next piece, platforms perform the fetch
+    /// ([`question`](Self::question), [`answer`](Self::answer)); in the meantime they take the output away.
     pub fn is_waiting(&self) -> bool {
         self.blocked().is_some()
     }
@@ -376,7 +377,7 @@ impl Chain {
         self.links.get_mut(at)?.filtered.filter.question()
     }
 
-    /// Answers the question that was taken last.
+    /// Passes the answer to the fetch that was taken last.
     ///
     /// # Errors
     ///
@@ -396,7 +397,7 @@ impl Chain {
         Ok(passed)
     }
 
-    /// Lets the filter that is pending, and nearest to the receiver, write more.
+    /// Lets the last pending filter of the chain write more.
     ///
     /// # Errors
     ///
@@ -412,14 +413,14 @@ impl Chain {
         Ok(passed)
     }
 
-    /// Bytes that all filters hold now.
+    /// The number of bytes that all filters hold now.
     pub fn held(&self) -> usize {
         let held = |link: &Link| if link.passing { 0 } else { link.filtered.filter.held() };
         self.links.iter().map(held).fold(0, usize::saturating_add)
     }
 
-    /// Makes the filter that holds the most memory give up, as if it had exceeded its budget: for platforms whose filters hold
-    /// too much in total.
+    /// Makes the filter that holds the most memory give up, as if it had exceeded its budget. Platforms call this if all of
+    /// their filters together hold too much.
     ///
     /// # Errors
     ///
@@ -436,8 +437,8 @@ impl Chain {
         Ok(passed)
     }
 
-    /// Flushes the filters: the body's source has nothing more for now, so output that was held only for efficiency
-    /// goes to `out`. Platforms call it before they wait for the source.
+    /// Flushes the filters: writes output that was held only for efficiency to `out`. Platforms call this before they wait
+    /// for the source of the body.
     ///
     /// # Errors
     ///
@@ -463,8 +464,8 @@ impl Chain {
         Ok(passed)
     }
 
-    /// Ends the body; held output goes to `out`. If a filter waits for an answer, the rest comes after
-    /// the answer, when the chain is [resumed](Self::resume).
+    /// Ends the body and writes held output to `out`. If a filter waits for an answer, the rest is written after the
+    /// answer, when the chain is [resumed](Self::resume).
     ///
     /// # Errors
     ///
@@ -476,7 +477,7 @@ impl Chain {
         Ok(passed)
     }
 
-    /// Ends the filters in order, each after the output of those before it.
+    /// Ends the filters in order. A filter is ended once all filters before it have written all of their output.
     fn go_on_ending(&mut self, out: &mut dyn Sink, passed: &mut Passed) -> Result<(), (Bail, &'static str)> {
         let Some(ended) = &mut self.ended else { return Ok(()) };
         while let Some([link, rest @ ..]) = self.links.get_mut(*ended..) {

@@ -18,7 +18,7 @@ pub struct Decl {
     pub name: &'static str,
     /// Its description, a sentence.
     pub about: &'static str,
-    /// When.
+    /// The phase in which the step runs.
     pub phase: PhaseId,
     /// Its inputs.
     pub inputs: &'static [Slot],
@@ -26,33 +26,33 @@ pub struct Decl {
     pub outputs: &'static [Slot],
     /// The names of its ways to end a request.
     pub stops: &'static [&'static str],
-    /// Set if it may add notes to the access log when it ends a request.
+    /// True if it may add notes to the access log when it ends a request.
     pub stop_notes: bool,
-    /// The values that it emits where it ends a request.
+    /// The values that it emits when it ends a request.
     pub stop_emits: &'static [Slot],
     /// The filters that decide whether it runs at all.
     pub filters: &'static [Filter],
     /// The thread on which it runs.
     pub weight: Weight,
-    /// Set if a request goes on when it panics.
+    /// True if the request continues when the step panics.
     pub optional: bool,
-    /// Set if its filter fetches other documents.
+    /// True if its filter fetches other documents.
     pub asks: bool,
-    /// Set if it runs after the other steps of its phase.
+    /// True if it runs after the other steps of its phase.
     pub last: bool,
     /// The key of the configuration that turns it on.
     pub key: Option<&'static Key>,
 }
 
 impl Decl {
-    /// Its outputs, including the values that it emits when it ends a request.
+    /// Its outputs, including the notes that it adds when it ends a request.
     pub fn writes(&self) -> impl Iterator<Item = &'static Slot> {
         let notes = &const { Notes::SLOT };
         let is_said = self.outputs.iter().any(|slot| slot.name == notes.name);
         self.outputs.iter().chain((self.stop_notes && !is_said).then_some(notes))
     }
 
-    /// The rank within the phase: ordinary steps first, then those that come last.
+    /// The rank of the step by its phase. Within a phase, steps with [`last`](Self::last) come after the others.
     pub(crate) const fn turn(&self) -> usize {
         self.phase.order() * 2 + self.last as usize
     }
@@ -78,8 +78,8 @@ pub const fn decl<S: Step>() -> Decl {
     }
 }
 
-/// Refuses a pipeline that cannot work, by a panic that the compiler shows. `groups` are merged phase by phase, the
-/// steps of an earlier group first, but for [those that come last](Step::LAST).
+/// Refuses a pipeline that cannot work, by a panic during compilation. `groups` are merged phase by phase: the steps of
+/// an earlier group come first, and steps with [`LAST`](Step::LAST) come after all others.
 ///
 /// # Panics
 ///
@@ -165,7 +165,7 @@ pub const fn merged<const N: usize>(groups: &[&[Decl]]) -> [Decl; N] {
     all
 }
 
-/// Goes through the steps of all groups in the order in which they run.
+/// An iterator over the steps of all groups, in the order in which they run.
 #[derive(Clone, Copy)]
 struct Cursor {
     turn: usize,
@@ -224,7 +224,8 @@ const fn check_name(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
     }
 }
 
-/// Names of steps are labels of metrics, and words of configurations and command lines.
+/// Returns true for a valid name of a step. Names are used as labels of metrics and as words in configurations and
+/// command lines.
 const fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut at = 0;
@@ -237,7 +238,7 @@ const fn is_name(name: &str) -> bool {
     !bytes.is_empty()
 }
 
-/// Steps with the same key are of one module, so that their settings are the same.
+/// Checks that all steps with the same key belong to one module, so that they have the same settings.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 const fn check_key(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
     let Some(key) = step.key else { return };
@@ -265,8 +266,8 @@ const fn check_key(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
     }
 }
 
-/// A step with a filter that never holds would never run. Filters are checked one by one: two that exclude each other are not
-/// found.
+/// Refuses a step with a filter that never holds, because the step would never run. Filters are checked one by one: two
+/// filters that exclude each other are not found.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 const fn check_filter(groups: &[&[Decl]], here: &Cursor, step: &Decl, filter: Filter) {
     let mut text = Sentence::new();
@@ -293,7 +294,7 @@ const fn check_filter(groups: &[&[Decl]], here: &Cursor, step: &Decl, filter: Fi
     panic!("{}", text.as_str());
 }
 
-/// Returns true for a well-known method in the wrong case.
+/// Returns true for the name of a well-known method in the wrong case, such as `get`.
 const fn is_misspelt(method: &str) -> bool {
     const METHODS: [&str; 9] =
         ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
@@ -307,7 +308,8 @@ const fn is_misspelt(method: &str) -> bool {
     false
 }
 
-/// Returns true if an earlier step writes a value, or adds to a list, of this name. A list that the step reads may be empty.
+/// Returns true if a step before this one writes the value of this name, or adds to the list of this name. A list that
+/// the step itself reads counts too, because it may be empty.
 const fn is_written(groups: &[&[Decl]], here: &Cursor, step: &Decl, value: &str) -> bool {
     let mut number = 0;
     while number < step.inputs.len() {
@@ -348,7 +350,7 @@ const fn same(a: &str, b: &str) -> bool {
     true
 }
 
-/// A sentence put together while compiling.
+/// A sentence that is built during compilation.
 struct Sentence {
     bytes: [u8; 512],
     length: usize,

@@ -8,44 +8,45 @@ use core::time::Duration;
 use crate::fields::{Fields, FieldsMut};
 use crate::ids::UpstreamId;
 
-/// One exchange on a server: the proxy, or NGINX. Steps never see this trait; they read [inputs](crate::Input) and
-/// return [outputs](crate::Output).
+/// One exchange on a server: a request and its response. The server may be the proxy or NGINX. Steps never see this
+/// trait: they read [inputs](crate::Input) and return [outputs](crate::Output).
 ///
-/// All bytes of a request are in the understood form: host and path are normalised. The raw target is available as well.
+/// The parts of a request are in the form that the server has parsed: host and path are normalised. The raw target is
+/// available as well.
 pub trait Exchange {
-    /// The client: the peer, or the address that a trusted peer forwarded. `None` for a Unix socket.
+    /// The address of the client: that of the peer, or the one that a trusted peer forwarded. `None` for a Unix socket.
     fn client(&self) -> Option<IpAddr>;
-    /// The other end of the connection, after a PROXY protocol header.
+    /// The address of the other end of the connection. A PROXY protocol header replaces it.
     fn peer(&self) -> Option<IpAddr>;
-    /// The handshake, over TLS.
+    /// The facts about the TLS handshake; `None` without TLS.
     fn tls(&self) -> Option<TlsFacts<'_>>;
     /// `http` or `https`.
     fn scheme(&self) -> &str;
     /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`, `HTTP/3`.
     fn protocol(&self) -> &str;
-    /// The method, as it was sent; empty where a request was refused and none was understood.
+    /// The method as it was sent; empty if the request was refused before its method was parsed.
     fn method(&self) -> &[u8];
     /// The host: lower case, without port or trailing dot.
     fn host(&self) -> &str;
-    /// Host and port, without the scheme's own port.
+    /// The host, and the port unless it is the default port of the scheme.
     fn authority(&self) -> &str;
     /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
     fn path(&self) -> &[u8];
-    /// The other paths, in normal form, as which servers may read the path. Requests are refused or passed
-    /// by them. `None` if there are too many to check. Default: none.
+    /// Other readings of the path: servers may interpret it as one of these paths, which are in normal form. Conditions are
+    /// checked for them too. `None` if there are too many to check. Default: no other paths.
     fn other_paths(&self) -> Option<&[Vec<u8>]> {
         Some(&[])
     }
-    /// Reports that a condition has another result for one of these paths, so that the request must not reach an origin. The
-    /// default does nothing.
+    /// Reports that a condition has another result for one of [`other_paths`](Self::other_paths), so that the request must
+    /// not reach an origin. The default does nothing.
     fn doubt_path(&self) {}
-    /// The text after the first `?`.
+    /// The query: the text after the first `?`; `None` without `?`.
     fn query(&self) -> Option<&[u8]>;
     /// The target as it was sent.
     fn raw_target(&self) -> &[u8];
     /// The fields of the request.
     fn request_fields(&self) -> &dyn Fields;
-    /// The request as its client sent it. By default the canonical request, where both agree.
+    /// The request as its client sent it. The default returns the parsed request.
     fn received(&self) -> Received<'_> {
         Received {
             method: self.method(),
@@ -59,55 +60,56 @@ pub trait Exchange {
     }
     /// The announced length of the request's body; 0 for none.
     fn request_length(&self) -> Option<u64>;
-    /// The start of the request's body that was received for the steps, and whether that is all of it.
+    /// The start of the request's body that was received for the steps, and true if that is the whole body.
     fn request_body(&self) -> (&[u8], bool);
-    /// The length of that start in bytes. It is also known if the start is in a file, which is only available to steps that
-    /// read it.
+    /// The length in bytes of the start of the request's body that was received for the steps. It is also known if that
+    /// start is in a file, whose content only steps that read the body get.
     fn request_body_length(&self) -> usize {
         self.request_body().0.len()
     }
-    /// Why a step that reads that start has not run, or has not got all of it that it asked for, if so: the kind of an error.
-    /// The request may go on all the same. Default: none.
+    /// The kind of the error because of which a step did not get as much of the request's body as it asked for, or did not
+    /// run. The request may continue all the same. Default: `None`.
     fn request_body_unseen(&self) -> Option<&'static str> {
         None
     }
-    /// The first host of the site, as the configuration writes it; empty where there is none.
+    /// The first host of the site, as it is written in the configuration; empty without a site.
     fn site(&self) -> &str;
-    /// The pattern of the route; empty where there is none.
+    /// The pattern of the route; empty without a route.
     fn route(&self) -> &str;
-    /// The time, the same for all steps of a phase.
+    /// The current time, which is the same for all steps of a phase.
     fn now(&self) -> Now;
-    /// Returns true if filters of bodies hold so much together that optional ones should be skipped. Default: false.
+    /// Returns true if all body filters together hold so much memory that optional filters should be skipped. Default:
+    /// false.
     fn memory_is_short(&self) -> bool {
         false
     }
-    /// A function that a heavy step calls now and then, see [`GiveWay`](crate::GiveWay). By default it does nothing.
+    /// A function that a heavy step calls from time to time: see [`GiveWay`](crate::GiveWay). The default does nothing.
     fn give_way(&self) -> fn() {
         || {}
     }
-    /// A number that cannot be guessed; different at each call.
+    /// A random number that cannot be guessed. Each call returns another number.
     fn random(&self) -> u64;
 
     /// The status of the response, once there is one.
     fn status(&self) -> Option<u16>;
-    /// The fields of the response; none before there is one.
+    /// The fields of the response; empty before there is a response.
     fn response_fields(&self) -> &dyn Fields;
     /// The source of the response.
     fn source(&self) -> Source<'_>;
-    /// The start of the response's body that was received for the steps, and whether that is all of it. By default
-    /// nothing.
+    /// The start of the response's body that was received for the steps, and true if that is the whole body. Default:
+    /// empty.
     fn response_body(&self) -> (&[u8], bool) {
         (&[], false)
     }
-    /// The outcome of the exchange; complete in the phase `log`.
+    /// The outcome of the exchange. It is complete only in the phase `log`.
     fn summary(&self) -> Summary;
 
     /// Sets the effective client address.
     fn set_client(&mut self, client: IpAddr);
-    /// Changes the scheme in which the client is taken to have asked: `https`, or `http`.
+    /// Sets the effective scheme of the request: `https` for true, `http` for false.
     fn set_secure(&mut self, secure: bool);
-    /// Changes path and query of the request; a target that is not in normal form is normalised, or refused by
-    /// returning false.
+    /// Changes path and query of the request. A path that is not in normal form is normalised. Returns false if it is
+    /// refused.
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool;
     /// Chooses another upstream.
     fn set_upstream(&mut self, upstream: UpstreamId);
@@ -115,9 +117,9 @@ pub trait Exchange {
     fn request_fields_mut(&mut self) -> &mut dyn FieldsMut;
     /// The fields of the response, to change them.
     fn response_fields_mut(&mut self) -> &mut dyn FieldsMut;
-    /// Lowers the most that the request's body may have, bytes.
+    /// Lowers the limit on the length of the request's body, bytes.
     fn limit_request_body(&mut self, bytes: u64);
-    /// Sets the trace that the request belongs to. By default it is dropped: the platform records no spans.
+    /// Sets the trace that the request belongs to. The default does nothing, for platforms that record no spans.
     fn set_trace(&mut self, _: TraceContext) {}
 }
 
@@ -128,7 +130,7 @@ pub struct TraceContext {
     pub trace: [u8; 16],
     /// The id of this hop's span.
     pub span: [u8; 8],
-    /// The id of the span that has caused the request; `None` where the trace begins here.
+    /// The id of the span that has caused the request; `None` if the trace begins here.
     pub parent: Option<[u8; 8]>,
     /// The flags of `traceparent`.
     pub flags: u8,
@@ -152,15 +154,16 @@ pub struct Received<'r> {
     pub method: &'r [u8],
     /// The target.
     pub target: &'r [u8],
-    /// The protocol, such as `HTTP/1.1`. For requests that are not HTTP: the text in its place, or nothing.
+    /// The protocol, such as `HTTP/1.1`. If the request is not valid HTTP, the text in the place of the protocol, or
+    /// nothing.
     pub protocol: &'r [u8],
-    /// The fields in their order, with the case of their names, those of the connection included.
+    /// All fields in their order, including those of the connection. The case of their names is unchanged.
     pub fields: &'r dyn Fields,
-    /// The other end of the connection, after a PROXY protocol header; `None` for a Unix socket.
+    /// The address of the other end of the connection, which a PROXY protocol header replaces; `None` for a Unix socket.
     pub client: Option<SocketAddr>,
-    /// The end of the connection that the client connected to; `None` for a Unix socket.
+    /// The address that the client connected to; `None` for a Unix socket.
     pub server: Option<SocketAddr>,
-    /// Why the request was refused before anything looked at it; only in the phase `log`.
+    /// The reason why the request was refused before it had a route. Set only in the phase `log`.
     pub refusal: Option<Refusal<'r>>,
 }
 
@@ -171,14 +174,14 @@ impl fmt::Debug for Received<'_> {
     }
 }
 
-/// The reason for refusing a request before it had a route: it is malformed, or contradicts itself.
+/// The reason why a request was refused before it had a route: it is malformed, or its parts contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal<'r> {
     /// The kind of the error, as the access log calls it.
     pub kind: &'static str,
     /// The error in words.
     pub reason: &'r str,
-    /// The bytes of the head, where it could not be parsed: at most as many as a head may have. Empty otherwise.
+    /// The received bytes of a head that could not be parsed, up to the maximum length of a head. Empty otherwise.
     pub head: &'r [u8],
 }
 
@@ -189,9 +192,9 @@ pub struct TlsFacts<'r> {
     pub version: &'r str,
     /// The name that the client asked for (SNI).
     pub server_name: Option<&'r str>,
-    /// Set if the client has presented a certificate that was verified.
+    /// True if the client has presented a certificate that was verified.
     pub client_verified: bool,
-    /// The subject of that certificate, escaped as RFC 4514 has it, so that no two names are the same text.
+    /// The subject of the client's certificate, escaped by RFC 4514, so that different names never give the same text.
     pub client_subject: Option<&'r str>,
 }
 
@@ -200,7 +203,7 @@ pub struct TlsFacts<'r> {
 pub struct Now {
     /// Milliseconds since the start of 1970, UTC.
     pub unix_ms: u64,
-    /// Milliseconds since some moment in the life of the process; never goes back.
+    /// Milliseconds since an arbitrary moment in the life of the process. This time never goes back.
     pub steady_ms: u64,
 }
 
@@ -214,30 +217,30 @@ impl Now {
 /// The source of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source<'r> {
-    /// There is none yet.
+    /// There is no response yet.
     Nobody,
     /// An upstream.
     Upstream,
-    /// The route itself, by `respond`.
+    /// The key `respond` of the route.
     Route,
     /// A step.
     Step {
         /// Its name.
         name: &'static str,
-        /// Set if [the body is meant](crate::Response::meant).
+        /// True if [the body is meant](crate::Response::meant) for the client.
         meant: bool,
     },
-    /// The server, because of an error of this kind.
+    /// The server, which made the response because of an error of this kind.
     Error(&'r str),
 }
 
 /// The outcome of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// Bytes of the request's body.
+    /// The length of the request's body, bytes.
     pub bytes_in: u64,
-    /// Bytes of the response's body, as they were sent.
+    /// The length of the response's body as it was sent, bytes.
     pub bytes_out: u64,
-    /// From the first byte of the request on.
+    /// The time since the first byte of the request.
     pub duration: Duration,
 }

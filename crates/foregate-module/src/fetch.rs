@@ -1,4 +1,4 @@
-//! Asking the platform for an answer from elsewhere.
+//! Fetches: requests of steps to servers, which the platform performs.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::response::Response;
 use crate::text::Text;
 use crate::value::Value;
 
-/// The name of a fetch: a type that is nothing else.
+/// The name of a fetch, as a type. The type has no other purpose.
 ///
 /// A step that needs an answer emits `Emit<Fetch<Name>>`; a step of a later phase reads `Read<'r, Fetched<Name>>`.
 pub trait FetchKey: 'static {
@@ -22,7 +22,7 @@ pub trait FetchKey: 'static {
     const ANSWER: &'static str;
 }
 
-/// The value by which a step asks: see [`FetchKey`].
+/// The value with which a step requests a fetch: see [`FetchKey`].
 #[derive(Debug)]
 pub struct Fetch<K: FetchKey>(PhantomData<K>);
 
@@ -33,7 +33,8 @@ impl<K: FetchKey> Value for Fetch<K> {
     const ANSWER: Option<&'static str> = Some(K::ANSWER);
 }
 
-/// The value in which the platform answers: see [`FetchKey`]. Written at the end of the phase in which it was asked for.
+/// The value with the answer to a fetch: see [`FetchKey`]. The platform writes it at the end of the phase in which a
+/// step requested the fetch.
 #[derive(Debug)]
 pub struct Fetched<K: FetchKey>(PhantomData<K>);
 
@@ -53,27 +54,28 @@ pub struct FetchRequest {
     pub target: FetchTarget,
     /// The method, a token.
     pub method: Text,
-    /// Path and query. Must start with `/`.
+    /// Path and query. They must start with `/`.
     pub path: Text,
-    /// The host that is asked for; `None`: the one of the client's request, or, for an answer that is kept, the address of
-    /// the upstream's first server.
+    /// The host of the request. `None` means the host of the client's request or, if the answer is kept, the address of the
+    /// upstream's first server.
     pub authority: Option<Text>,
     /// Fields other than `host`.
     pub fields: Vec<Field>,
     /// The body.
     pub body: Text,
-    /// The time limit of the whole fetch. Beyond: [`FetchError::Timeout`].
+    /// The time limit of the whole fetch, after which it fails with [`FetchError::Timeout`].
     pub timeout: Duration,
-    /// The most that the answer's body may have, bytes. Beyond: [`FetchError::TooLarge`].
+    /// The largest body of the answer, bytes. With a larger body the fetch fails with [`FetchError::TooLarge`].
     pub limit: usize,
-    /// How long an answer with a status of 200 is kept for the same question, asked by whichever request; zero: not at
-    /// all. After that it still serves, for as long again, while asking fails.
+    /// The time for which an answer with status 200 is used for equal fetches, of whatever request; zero means that it is
+    /// not kept. For as long again, the answer is used if a new fetch fails.
     pub keep: Duration,
-    /// The age from which a kept response is requested again, if possible: for data that a new response may contain. If that fails, the
-    /// old one is used, and not requested again before this time has passed. Default: `None`.
+    /// The age from which the platform tries to replace a kept answer, for a step that needs data which only a newer answer
+    /// may have. If the new fetch fails, the old answer is used, and the next attempt is made only after this time.
+    /// Default: `None`.
     pub renew_after: Option<Duration>,
-    /// Checks the body of a response with status 200. An unusable one is kept no longer than a failure, and the one kept
-    /// before is used instead, as after a failed fetch. By default all are usable.
+    /// Checks the body of an answer with status 200. An unusable answer counts as a failed fetch: it is kept only briefly,
+    /// and an older kept answer is used instead. By default all bodies are usable.
     pub usable: Usable,
 }
 
@@ -98,14 +100,15 @@ impl FetchRequest {
         answer.status == 200 && (self.usable.0)(&answer.body)
     }
 
-    /// Returns true if the fetch failed, so that an older response is used instead: no response, or one that reports trouble of the server.
+    /// Returns true if the fetch failed, so that an older answer is used instead: there is no response, or one that reports
+    /// a problem of the server.
     pub fn has_failed(&self, result: &FetchResult) -> bool {
         let serves =
             |answer: &FetchResponse| answer.status < 500 && (answer.status != 200 || self.is_good(answer));
         !result.as_ref().is_ok_and(serves)
     }
 
-    /// GET `path` from an upstream: 5 seconds, 64 KiB, not kept.
+    /// A GET request for `path` to an upstream, with a time limit of 5 seconds and at most 64 KiB. The answer is not kept.
     pub fn get(upstream: UpstreamId, path: impl Into<Text>) -> Self {
         Self {
             target: FetchTarget::Upstream(upstream),
@@ -123,7 +126,8 @@ impl FetchRequest {
     }
 }
 
-/// Says whether the body of an answer can be used. It is no part of the question: two that differ in this alone are equal.
+/// A check whether the body of an answer can be used. It does not distinguish fetches: two fetches that differ only in
+/// this check are equal.
 #[derive(Clone, Copy)]
 pub struct Usable(pub fn(&[u8]) -> bool);
 
@@ -140,8 +144,8 @@ impl Eq for Usable {}
 pub enum FetchTarget {
     /// A server of this upstream.
     Upstream(UpstreamId),
-    /// The route of the same site that the path leads to, for filters of bodies: the steps of the request judge it as if the client
-    /// had asked for it; those of the response do not run.
+    /// The route of the same site that matches the path; for filters of bodies. The request steps run as if the client had
+    /// made the request. The response steps do not run.
     Site,
 }
 
@@ -168,20 +172,20 @@ impl FetchResponse {
     }
 }
 
-/// The reason for a fetch without an answer.
+/// The reason why a fetch has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchError {
-    /// No connection was made, or it failed.
+    /// No connection could be made, or the connection failed.
     Connection,
-    /// The time was up.
+    /// The time limit was exceeded.
     Timeout,
     /// The body was larger than the limit.
     TooLarge,
     /// The response is not HTTP.
     Malformed,
-    /// The request cannot be made: a path, method or host that is none, or no such route.
+    /// The request cannot be made: its path, method or host is invalid, or no route matches.
     BadRequest,
-    /// Too many fetches from this upstream at a time.
+    /// Too many fetches from this upstream are running.
     Busy,
 }
 

@@ -1,4 +1,4 @@
-//! The fields of heads, as steps read and change them.
+//! The fields of heads, in the form in which steps read and change them.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -20,8 +20,8 @@ pub trait Fields {
         self.find(name.as_bytes(), 0).map(|(_, value)| value)
     }
 
-    /// The number and value of the first field of this name with a number of at least `from`. Platforms with a faster
-    /// search than one field after the other implement it here.
+    /// The number and value of the first field of this name whose number is at least `from`. The default compares one field
+    /// after the other; a platform with a faster search overrides it.
     fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
         (from..self.count()).find_map(|number| {
             let (found, value) = self.field(number)?;
@@ -29,7 +29,7 @@ pub trait Fields {
         })
     }
 
-    /// Number and value of the next field of the same name as the one with this number.
+    /// The number and value of the next field that has the same name as the field with this number.
     fn find_again(&self, number: usize) -> Option<(usize, &[u8])> {
         self.find(self.field(number)?.0, number + 1)
     }
@@ -46,7 +46,7 @@ impl dyn Fields + '_ {
         self.named(name.as_bytes())
     }
 
-    /// The values of a name in bytes.
+    /// The values of all fields of a name, which is given as bytes.
     pub fn named<'f, 'n>(&'f self, name: &'n [u8]) -> impl Iterator<Item = &'f [u8]> + use<'f, 'n> {
         let mut last = None;
         core::iter::from_fn(move || {
@@ -65,18 +65,18 @@ pub trait FieldsMut: Fields {
     /// Adds a field at the end.
     fn append(&mut self, name: &[u8], value: &[u8]);
 
-    /// Sets a name to exactly this value: its first field takes the value and keeps its place, and the other fields are
-    /// removed.
+    /// Sets the value of a name: the first field of this name gets the value and keeps its position, and the other fields
+    /// of this name are removed.
     fn set(&mut self, name: &[u8], value: &[u8]);
 
     /// Removes all fields of a name.
     fn remove(&mut self, name: &[u8]);
 
-    /// Removes the fields for which `keep` is false; it is asked in order.
+    /// Removes the fields for which `keep` returns false. It is called for each field in order.
     fn retain(&mut self, keep: &mut dyn FnMut(&[u8], &[u8]) -> bool);
 }
 
-/// Why a field cannot be set by a module.
+/// The reason why a module cannot set a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldError {
     /// The name is not a token (RFC 9110, section 5.6.2).
@@ -126,7 +126,7 @@ static TOKEN: [bool; 256] = {
     table
 };
 
-/// Name and value of a field; both are known to be valid.
+/// A field. Its name and value are valid, and it does not control the framing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
     name: Text,
@@ -134,11 +134,11 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field.
+    /// Creates a field.
     ///
     /// # Errors
     ///
-    /// Name or value cannot be one, or the field belongs to the framing.
+    /// The name or the value is invalid, or the field controls the framing.
     pub fn new(name: impl Into<Text>, value: impl Into<Text>) -> Result<Self, FieldError> {
         let (name, value) = (name.into(), value.into());
         check_name(&name)?;
@@ -146,7 +146,7 @@ impl Field {
         Ok(Self { name, value })
     }
 
-    /// Replaces the value.
+    /// Returns a field with the same name and another value.
     ///
     /// # Errors
     ///
@@ -157,12 +157,12 @@ impl Field {
         Ok(Self { name: self.name.clone(), value })
     }
 
-    /// The removal of all fields of its name.
+    /// An edit that removes all fields with the name of this field.
     pub fn removal(&self) -> Edit {
         Edit::Remove(self.name.clone())
     }
 
-    /// The name, as it is to be written.
+    /// The name as it is written to the connection.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -177,7 +177,7 @@ impl Field {
 ///
 /// # Errors
 ///
-/// It is not a name, or belongs to the framing.
+/// The name is invalid, or the field controls the framing.
 pub fn check_name(name: &[u8]) -> Result<(), FieldError> {
     if name.is_empty() || !name.iter().all(|byte| TOKEN[usize::from(*byte)]) {
         return Err(FieldError::Name);
@@ -193,11 +193,11 @@ fn is_framing(name: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// A control byte, or a blank at an end.
+/// The bytes contain a control byte, or begin or end with a blank.
 pub fn check_value(value: &[u8]) -> Result<(), FieldError> {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
-    // A word at a time; the last one overlaps the one before.
+    // Check a word at a time. The last word may overlap the one before it.
     let may_have = match value.last_chunk() {
         Some(last) => value.as_chunks().0.iter().any(may_have_control) || may_have_control(last),
         None => true,
@@ -208,7 +208,7 @@ pub fn check_value(value: &[u8]) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Returns true if one of the bytes is a control byte; a tab counts.
+/// Returns true if one of the bytes is a control byte. A tab counts as one.
 #[inline]
 fn may_have_control(bytes: &[u8; 8]) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -216,22 +216,23 @@ fn may_have_control(bytes: &[u8; 8]) -> bool {
     let below_space = word.wrapping_sub(ONES * 0x20) & !word;
     let not_del = word ^ (ONES * 0x7f);
     let del = not_del.wrapping_sub(ONES) & !not_del;
-    // A borrow can make a false hit, but only above a true one.
+    // A borrow can make a wrong bit, but only in a byte above a control byte.
     (below_space | del) & (ONES * 0x80) != 0
 }
 
 /// One change to the fields of a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Edit {
-    /// The name gets exactly this value.
+    /// Set the name to exactly this value.
     Set(Field),
     /// Append a field.
     Append(Field),
     /// Append a field, unless there is one of this name.
     Default(Field),
-    /// All fields of this name go.
+    /// Remove all fields of this name.
     Remove(Text),
-    /// The fields with these numbers go, as they were counted when the step read them: bit `n % 64` of word `n / 64`.
+    /// Remove the fields with these numbers, which are those at the time when the step read the fields. The field `n` is
+    /// bit `n % 64` of word `n / 64`.
     RemoveNumbers(Vec<u64>),
 }
 
@@ -254,7 +255,7 @@ impl Edit {
                     fields.append(field.name(), field.value());
                 }
             }
-            // A name that is invalid names no field.
+            // No field has an invalid name.
             Self::Remove(name) if is_framing(name) => {}
             Self::Remove(name) => fields.remove(name),
             Self::RemoveNumbers(numbers) => remove_numbers(fields, numbers),
@@ -264,16 +265,16 @@ impl Edit {
 
 /// Changes to the fields of a head, in their order.
 ///
-/// Methods that accept both constants and bytes of a request drop invalid fields without counting
-/// them: a step that must know makes a [`Field`] first.
+/// The methods that take a name and a value drop invalid fields without an error. A step that needs the error makes a
+/// [`Field`] first.
 #[derive(Debug, Clone, Default)]
 pub struct Edits {
-    /// The first parts, without an allocation: most steps change little. No part follows a free place.
+    /// The first parts, which need no allocation of a vector: most steps change little. The used places come first.
     few: [Option<Part>; 2],
     rest: Vec<Part>,
 }
 
-/// Changes that were made for this use, or stand in settings.
+/// A change that is owned by the list, or a group of changes that is shared with settings.
 #[derive(Debug, Clone)]
 enum Part {
     Own(Box<Edit>),
@@ -303,7 +304,7 @@ impl Edits {
         Self { few: [const { None }; 2], rest: Vec::new() }
     }
 
-    /// Changes from the settings, which precede changes that are added.
+    /// Starts with changes that are part of settings.
     pub fn shared(edits: &Arc<[Edit]>) -> Self {
         let mut made = Self::new();
         made.push_shared(edits);
@@ -320,7 +321,7 @@ impl Edits {
         self.add(Part::Own(Box::new(edit)));
     }
 
-    /// Adds changes that stand in settings, which are not copied.
+    /// Adds changes that are part of settings. They are not copied.
     pub fn push_shared(&mut self, edits: &Arc<[Edit]>) {
         if !edits.is_empty() {
             self.add(Part::Shared(Arc::clone(edits)));
@@ -343,7 +344,7 @@ impl Edits {
         self.few.iter().flatten().chain(&self.rest)
     }
 
-    /// Gives a name exactly this value; a value that cannot stand in a field changes nothing.
+    /// Sets a name to exactly this value. An invalid field changes nothing.
     #[must_use]
     pub fn set(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
         if let Ok(field) = Field::new(name, value) {
@@ -352,7 +353,7 @@ impl Edits {
         self
     }
 
-    /// Adds a field; a value that cannot stand in a field changes nothing.
+    /// Appends a field. An invalid field changes nothing.
     #[must_use]
     pub fn append(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
         if let Ok(field) = Field::new(name, value) {
@@ -376,7 +377,7 @@ impl Edits {
         self.parts().flat_map(Part::edits)
     }
 
-    /// Returns true if they change any of these fields.
+    /// Returns true if the changes would modify these fields.
     pub fn change(&self, fields: &dyn Fields) -> bool {
         let all = || (0..fields.count()).filter_map(|number| fields.field(number));
         let values = |name: &[u8]| {
@@ -394,7 +395,7 @@ impl Edits {
         })
     }
 
-    /// Makes the changes. Whatever they are, the framing fields stay as they are.
+    /// Applies the changes. Fields that control the framing are never changed.
     pub fn apply(&self, fields: &mut dyn FieldsMut) {
         for part in self.parts() {
             for edit in part.edits() {

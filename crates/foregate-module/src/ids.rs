@@ -1,4 +1,4 @@
-//! Numbers of things that the configuration names.
+//! Numbers for objects that have a name in the configuration.
 
 /// An upstream of the configuration, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

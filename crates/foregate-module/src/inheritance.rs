@@ -1,4 +1,5 @@
-//! The state of steps that outlives a process, as bytes: for each step its name, the version of its format, and its own bytes.
+//! The state of steps that a new process takes over from the old one. It is written as bytes: for each step its name,
+//! the version of its format, and the bytes of its state.
 
 use alloc::vec::Vec;
 
@@ -8,8 +9,8 @@ use crate::pipeline::Pipeline;
 const STATE_LIMIT: usize = 32 << 20;
 
 impl Pipeline {
-    /// The states of all steps that have one, for a process that takes over: see [`Step::save`](crate::Step::save). `random` returns a number that
-    /// cannot be guessed from outside.
+    /// Writes the states of all steps that have one, for a process that takes over: see [`Step::save`](crate::Step::save).
+    /// `random` returns a number that cannot be guessed from outside.
     pub fn save(&self, now: u64, mut random: impl FnMut() -> u64) -> Vec<u8> {
         let mut all = Vec::new();
         for entry in self.entries() {
@@ -30,8 +31,9 @@ impl Pipeline {
         all
     }
 
-    /// Adds the states of another process: see [`Step::restore`](crate::Step::restore). Those of steps that this program does not have, or has with
-    /// another format, are skipped; so is the rest of bytes that cannot be read.
+    /// Adds the states of another process: see [`Step::restore`](crate::Step::restore). The state of a step is skipped if
+    /// this program does not have the step, or has it with another format. From the first malformed byte on, the rest is
+    /// ignored.
     pub fn restore(&self, all: &[u8], now: u64) {
         let mut rest = all;
         while let Some((name, version, state)) = next(&mut rest) {
@@ -43,7 +45,7 @@ impl Pipeline {
     }
 }
 
-/// The next state, with the name and version of its step.
+/// Reads the next state: the name of its step, the version of its format, and its bytes.
 fn next<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], u16, &'a [u8])> {
     let (length, after) = rest.split_first()?;
     let (name, after) = after.split_at_checked(usize::from(*length))?;

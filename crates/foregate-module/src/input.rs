@@ -20,10 +20,10 @@ pub trait Input<'r>: Sized {
     /// The input, for checks and descriptions.
     const SLOT: Slot;
 
-    /// Reads the input. `slot` has its value, if it is one.
+    /// Reads the input. If the input is a value, `slot` is the slot of the value.
     fn read(view: &View<'r>, slot: u16) -> Self;
 
-    /// The step has only looked at it: a value that [moves](crate::Take) stays where it was.
+    /// Called if the step has only looked at the input: puts a value that was [taken](crate::Take) back into its slot.
     fn put_back(self, _view: &View<'r>, _slot: u16) {}
 }
 
@@ -31,7 +31,7 @@ pub trait Input<'r>: Sized {
 #[diagnostic::on_unimplemented(message = "`{Self}` is not known in phase `{P}`")]
 pub trait ReadableAt<P: Phase> {}
 
-/// All that a step reads: a tuple of up to ten inputs.
+/// All inputs of a step: a tuple of up to ten inputs.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what a step can read",
     label = "write a tuple of at most ten inputs, such as `(Path<'r>,)`"
@@ -40,7 +40,7 @@ pub trait Inputs<'r, P: Phase>: Sized {
     /// The inputs.
     const SLOTS: &'static [Slot];
 
-    /// Reads all inputs. `slots` has one entry for each.
+    /// Reads all inputs. `slots` has an entry for each input.
     fn read(view: &View<'r>, slots: &[u16]) -> Self;
 
     /// See [`Input::put_back`].
@@ -75,16 +75,16 @@ inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
 inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 
-/// Everything that is known so far: for expressions, which read the fields that their author chose. A step with known inputs
-/// declares those instead.
+/// Everything that is known so far about an exchange. This is for expressions, because the author of the configuration
+/// chooses the parts that they read. A step that always reads the same parts declares them as inputs instead.
 #[derive(Clone, Copy)]
 pub struct View<'r> {
     exchange: &'r dyn Exchange,
     slots: &'r Slots,
     values: &'r [ValueInfo],
-    /// A value that replaces that of a slot.
+    /// The number of a value, and the data that expressions see instead of the value in its slot.
     instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
-    /// An address that stands in for the client's.
+    /// An address that expressions see instead of the client's.
     client: Option<IpAddr>,
     /// The values that the step takes out of their slots.
     taken: Option<&'r MovedValues>,
@@ -95,19 +95,19 @@ pub struct View<'r> {
 /// The treatment of a condition whose result differs for one of the [other paths](Exchange::other_paths).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
-    /// The request [goes to no origin](Exchange::doubt_path): for conditions that guard something. The default.
+    /// The request [does not reach an origin](Exchange::doubt_path). For conditions that guard something. The default.
     Refuses,
-    /// Nothing: the path counts as it is here.
+    /// The difference is ignored: the result for the path itself counts.
     Ignored,
-    /// The condition does not hold: for optional actions.
+    /// The condition does not hold. For optional actions.
     Denies,
 }
 
 impl<'r> View<'r> {
-    /// Marks steps that read it.
+    /// The name that marks steps which read this input.
     pub(crate) const NAME: &'static str = "everything";
 
-    /// For platforms: the readable state of an exchange, with the [values](crate::Pipeline::values) of its pipeline.
+    /// A view of an exchange, for platforms. `values` are the [values](crate::Pipeline::values) of its pipeline.
     pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, values: &'r [ValueInfo]) -> Self {
         Self {
             exchange,
@@ -121,14 +121,14 @@ impl<'r> View<'r> {
         }
     }
 
-    /// A view for a dry run, which sees the values of other dry runs.
+    /// A view for a step in a dry run, which sees the values that other steps in a dry run have written.
     #[must_use]
     pub fn dry(self, dry: bool) -> Self {
         Self { dry, ..self }
     }
 
-    /// A view with one value that a step is about to write: for a step whose expressions see the results of its own
-    /// earlier ones. A second call replaces the first.
+    /// A view with a value that the step is about to write, for a step whose expressions see the results of its earlier
+    /// expressions. It holds only one such value: a second call replaces the first.
     #[must_use]
     pub fn with<V: Value>(self, data: &'r V::Data) -> Self {
         let number = self.values.iter().position(|value| value.name == V::NAME);
@@ -136,7 +136,7 @@ impl<'r> View<'r> {
         Self { instead, ..self }
     }
 
-    /// A view with this client address: for a step whose expressions treat the clients of a network as one.
+    /// A view with this client address, for a step whose expressions treat all clients of a network as one client.
     #[must_use]
     pub fn with_client(self, client: IpAddr) -> Self {
         Self { client: Some(client), ..self }
@@ -148,12 +148,12 @@ impl<'r> View<'r> {
         Self { doubt, ..self }
     }
 
-    /// A view for a step that [guards](crate::Step::guards), or does not.
+    /// A view for a step. `guards` is true if the step [guards](crate::Step::guards) something.
     pub(crate) fn guarding(self, guards: bool) -> Self {
         self.in_doubt(if guards { Doubt::Refuses } else { Doubt::Ignored })
     }
 
-    /// The treatment of conditions in doubt. Dry runs refuse nothing.
+    /// The treatment of conditions in doubt. In a dry run it is never [`Refuses`](Doubt::Refuses).
     pub fn doubt(&self) -> Doubt {
         match self.doubt {
             Doubt::Refuses if self.dry => Doubt::Ignored,
@@ -245,17 +245,17 @@ macro_rules! borrowed {
 }
 
 plain! {
-    /// The client's address: the peer's, or the one that a trusted peer forwarded. `None` for a Unix socket.
+    /// The address of the client: that of the peer, or the one that a trusted peer forwarded. `None` for a Unix socket.
     ClientAddress(Option<IpAddr>), "client address", Phase, |exchange| exchange.client();
     /// The address of the connection's other end.
     PeerAddress(Option<IpAddr>), "peer address", Phase, |exchange| exchange.peer();
     /// The time of the phase.
     Time(Now), "time", Phase, |exchange| exchange.now();
-    /// True if filters of bodies hold so much together that a step with an optional filter should skip it.
+    /// True if all body filters together hold so much memory that a step should not add an optional filter.
     MemoryIsShort(bool), "memory is short", Phase, |exchange| exchange.memory_is_short();
     /// A number that cannot be guessed.
     Random(u64), "random number", Phase, |exchange| exchange.random();
-    /// The length of the request's body, bytes; 0 for none, `None` where the client has not announced it.
+    /// The length of the request's body, bytes; 0 without a body, `None` if the client has not announced the length.
     RequestLength(Option<u64>), "request length", Phase, |exchange| exchange.request_length();
     /// The status of the response.
     Status(u16), "status", AfterResponse, |exchange| exchange.status().unwrap_or_default();
@@ -268,17 +268,18 @@ borrowed! {
     Scheme(&'r str), "scheme", Phase, |exchange| exchange.scheme();
     /// `HTTP/1.1` and similar.
     Protocol(&'r str), "protocol", Phase, |exchange| exchange.protocol();
-    /// The handshake, over TLS.
+    /// The facts about the TLS handshake; `None` without TLS.
     Tls(Option<TlsFacts<'r>>), "tls", Phase, |exchange| exchange.tls();
     /// The method.
     Method(&'r [u8]), "method", Phase, |exchange| exchange.method();
     /// The host: lower case, without port.
     Host(&'r str), "host", Phase, |exchange| exchange.host();
-    /// Host and port, without the scheme's own port.
+    /// The host, and the port unless it is the default port of the scheme.
     Authority(&'r str), "authority", Phase, |exchange| exchange.authority();
     /// The path in its normal form.
     Path(&'r [u8]), "path", Phase, |exchange| exchange.path();
-    /// The other paths that servers may read this one as ([`Exchange::other_paths`]). `None` if there are too many to look at.
+    /// The other paths as which servers may interpret the path ([`Exchange::other_paths`]). `None` if there are too many to
+    /// check.
     OtherPaths(Option<&'r [Vec<u8>]>), "other readings of the path", Phase, |exchange| exchange.other_paths();
     /// The query, without `?`.
     Query(Option<&'r [u8]>), "query", Phase, |exchange| exchange.query();
@@ -305,8 +306,8 @@ impl<'r> Input<'r> for DryRun {
 
 impl<P: Phase> ReadableAt<P> for DryRun {}
 
-/// Why a step that reads the request's [`Body`] has not run, or has not got all of it that it asked for, if so: the kind of an
-/// error. The request may have gone on all the same.
+/// The kind of the error because of which a step that reads the request's [`Body`] did not get as much of it as it
+/// asked for, or did not run. The request may have continued all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unseen(pub Option<&'static str>);
 
@@ -319,12 +320,13 @@ impl<'r> Input<'r> for Unseen {
 
 impl<P: Phase> ReadableAt<P> for Unseen {}
 
-/// The fields of the request: up to `upstream-request` with the changes of steps, then the client's again.
+/// The fields of the request. Up to the phase `upstream-request` they include the changes of steps. In later phases
+/// they are again those that the client sent.
 #[derive(Clone, Copy)]
 pub struct RequestFields<'r>(pub &'r dyn Fields);
 
 impl RequestFields<'_> {
-    /// Marks steps that read them.
+    /// The name that marks steps which read this input.
     pub(crate) const NAME: &'static str = "request fields";
 }
 
@@ -350,8 +352,8 @@ impl<'r> Input<'r> for ResponseFields<'r> {
 
 impl<P: AfterResponse> ReadableAt<P> for ResponseFields<'_> {}
 
-/// A function for work that takes long, to be called some ten times in a millisecond: a thread that serves requests and
-/// waits for the core goes first. On such a thread itself it does nothing.
+/// A function that long work has to call about ten times in a millisecond. If a thread that serves requests waits for
+/// the core, the function lets it run first. On a thread that serves requests, the function does nothing.
 ///
 /// Threads for heavy work have a lower priority, but a kernel reschedules only at its next
 /// tick, which can be four milliseconds later.
@@ -383,24 +385,24 @@ impl<'r> Input<'r> for ErrorKind<'r> {
 
 impl<P: AfterResponse> ReadableAt<P> for ErrorKind<'_> {}
 
-/// The start of the request's body: as much as [`Step::body`](crate::Step::body) of the route's steps asked for,
-/// which is nothing where none of them says how much.
+/// The start of the request's body: as much as the steps of the route asked for in [`Step::body`](crate::Step::body).
+/// If none of them asked, it is empty.
 ///
-/// A platform may keep a long one in a file, see [`Step::body_in_memory`](crate::Step::body_in_memory). It is read for
-/// [`Step::run`](crate::Step::run) alone, on a thread for heavy work: [`Step::load`](crate::Step::load) finds no bytes, and
-/// neither do steps of the phase `log`.
+/// A platform may keep a long start in a file: see [`Step::body_in_memory`](crate::Step::body_in_memory). The file is
+/// only read for [`Step::run`](crate::Step::run), on a thread for heavy work. [`Step::load`](crate::Step::load) and
+/// steps of the phase `log` get no bytes then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Body<'r> {
     /// The received bytes.
     pub bytes: &'r [u8],
-    /// The length in bytes, also if the bytes are not available.
+    /// The length in bytes. It is set even if the bytes are not available.
     pub length: usize,
-    /// Set if that is all of the body.
+    /// True if this is the whole body.
     pub whole: bool,
 }
 
 impl Body<'_> {
-    /// Marks steps that read it.
+    /// The name that marks steps which read this input.
     pub(crate) const NAME: &'static str = "request body";
 }
 
@@ -414,13 +416,13 @@ impl<'r> Input<'r> for Body<'r> {
 
 impl<P: AfterBody> ReadableAt<P> for Body<'_> {}
 
-/// The start of the response's body: as much as steps of earlier phases have asked for with
+/// The start of the response's body: as much as steps of earlier phases asked for with
 /// [`HoldResponseBody`](crate::HoldResponseBody).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseBody<'r> {
     /// The received bytes.
     pub bytes: &'r [u8],
-    /// Set if that is all of it.
+    /// True if this is the whole body.
     pub whole: bool,
 }
 
@@ -437,15 +439,16 @@ impl<P: AfterHold> ReadableAt<P> for ResponseBody<'_> {}
 /// The request as its client sent it: method, target and fields before any change by the platform or a step. The
 /// platform keeps a copy for a route with a step that reads this.
 ///
-/// A step of the phase `log` that reads it also sees requests that were refused before they had a route, with the reason
-/// ([`Received::refusal`](crate::Received::refusal)); of its other inputs only those of the connection mean something then.
-/// Such a step is that of the route for the apparent host and path of the request, or that of the top of the file.
-/// Values of earlier phases are missing then.
+/// A step of the phase `log` that reads this input also runs for requests that were refused before they had a route.
+/// They come with the reason ([`Received::refusal`](crate::Received::refusal)). The step is the one of the route that
+/// seems to match the host and path of the request or, without such a route, the one at the top level of the
+/// configuration. Of its other inputs, only those about the connection are valid for such a request, and values of
+/// earlier phases are missing.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedRequest<'r>(pub Received<'r>);
 
 impl ReceivedRequest<'_> {
-    /// Marks steps that read it.
+    /// The name that marks steps which read this input.
     pub(crate) const NAME: &'static str = "request as received";
 }
 

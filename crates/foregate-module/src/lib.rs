@@ -1,9 +1,10 @@
 //! The contract between Foregate and its modules.
 //!
-//! A module is pure product logic: no input or output, no clock, no globals. It consists of [`Step`]s. Each step declares
-//! its [`Phase`] of an exchange, its inputs and outputs, and the ways in which it may end the request. The list of
-//! all steps, made with [`pipeline!`], is checked by the compiler: a value that is read before any step writes it, two
-//! writers of one value, a status code read before there is one, are errors of compilation, each explained in a sentence.
+//! A module is pure product logic: it has no I/O, no clock and no globals. It consists of [`Step`]s. Each step declares
+//! its [`Phase`] of an exchange, its inputs and outputs, and the ways in which it may end the request. The compiler
+//! checks the list of all steps, which is made with [`pipeline!`]. These are compile errors, each explained in a
+//! sentence: a value that is read before a step writes it, two writers of one value, a status code that is read before
+//! there is one.
 //!
 //! ```
 //! use core::ops::ControlFlow;
@@ -109,5 +110,5 @@ pub use text::Text;
 pub use validators::restore_validators;
 pub use value::{Kind, Shown, Value};
 
-/// The event, and the name of the note, for a skipped effect of a dry run.
+/// The name of the event, and of the note, for an effect that was skipped because of a dry run.
 pub(crate) const DRY_RUN: &str = "dry-run";

@@ -23,15 +23,15 @@ pub struct Apply<'a> {
     pub state: &'a mut State,
     /// The step.
     pub step: &'static str,
-    /// Set for a dry run: only values are written, and steps outside of a dry run do not see them.
+    /// True for a dry run: only values are written, and steps outside of a dry run do not see them.
     pub dry: bool,
 }
 
 impl Apply<'_> {
-    /// Notes an effect that a dry run has skipped.
+    /// Records an effect that was skipped because of a dry run.
     fn leave_out(&mut self, what: &str) {
         let note = [self.step, ": ", what].concat();
-        // Steps run again where a response replaces another.
+        // A note may exist already, because steps run again when a response is replaced.
         let is_told = self
             .state
             .notes
@@ -56,7 +56,7 @@ pub trait Output {
     /// The output, for checks and descriptions.
     const SLOT: Slot;
 
-    /// Writes the output. `slot` is for its value, if it is one.
+    /// Writes the output. If the output is a value, `slot` is the slot of the value.
     fn apply(self, apply: &mut Apply<'_>, slot: u16);
 }
 
@@ -64,7 +64,7 @@ pub trait Output {
 #[diagnostic::on_unimplemented(message = "phase `{P}` does not allow the output `{Self}`")]
 pub trait WritableAt<P: Phase> {}
 
-/// All that a step writes: a tuple of up to seven outputs.
+/// All outputs of a step: a tuple of up to seven outputs.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not what a step can write",
     label = "write a tuple of at most seven outputs, such as `(EditResponse,)`"
@@ -73,7 +73,7 @@ pub trait Outputs<P: Phase> {
     /// The outputs.
     const SLOTS: &'static [Slot];
 
-    /// Writes all outputs in order. `slots` has one entry for each.
+    /// Writes all outputs in order. `slots` has an entry for each output.
     fn apply(self, apply: &mut Apply<'_>, slots: &[u16]);
 }
 
@@ -154,16 +154,18 @@ macro_rules! effects {
     )* };
 }
 
-// Declares each effect: its name, if several steps may write it, the phases that allow it, if it is a change that
-// a dry run has to report, and how it is applied.
+// For each effect: its name, whether several steps may write it (`effect`) or one (`only`), the phases that allow it, a
+// test for a change that a dry run has to report, and the code that applies it.
 effects! {
-    /// Changes to the fields of the request; any number of steps may make some, in their order.
+    /// Changes to the fields of the request. Any number of steps may make changes; they are applied in the order of the
+    /// steps.
     EditRequest(Edits), "request fields", effect, BeforeResponse, |exchange, edits| edits.change(exchange.request_fields()), |apply, edits| {
         if !edits.is_empty() {
             edits.apply(apply.exchange.request_fields_mut());
         }
     };
-    /// Changes to the fields of the response; any number of steps may make some, in their order.
+    /// Changes to the fields of the response. Any number of steps may make changes; they are applied in the order of the
+    /// steps.
     EditResponse(Edits), "response fields", effect, HoldsResponse, |exchange, edits| edits.change(exchange.response_fields()), |apply, edits| {
         if !edits.is_empty() {
             edits.apply(apply.exchange.response_fields_mut());
@@ -181,20 +183,22 @@ effects! {
             apply.exchange.set_secure(secure);
         }
     };
-    /// Another path and query for the origin; the route stays. `None` for a part that stays; an
-    /// empty query is removed. An invalid path, or one with a `..` in any spelling, changes nothing: the request is refused.
+    /// Another path and query for the origin. The route does not change. `None` leaves a part unchanged; an empty query
+    /// removes the query. With an invalid path, or one with a `..` in any spelling, the request is refused.
     RewriteTarget(Option<(Option<Text>, Option<Text>)>), "target", effect, BeforeUpstream, |_, what| what.is_some(), |apply, target| {
         if let Some((path, query)) = target {
             apply.exchange.set_target(path.as_deref(), query.as_deref());
         }
     };
-    /// Another upstream than the route's.
+    /// An upstream to use instead of the route's.
     ChooseUpstream(Option<UpstreamId>), "upstream", effect, BeforeUpstream, |_, what| what.is_some(), |apply, upstream| {
         if let Some(upstream) = upstream {
             apply.exchange.set_upstream(upstream);
         }
     };
-    /// The most that the request's body may have, bytes; the least of all limits holds. Beyond: 413.
+    /// A limit on the length of the request's body, bytes. The smallest of all limits applies. A longer body is answered
+    /// with
+    /// 413.
     LimitRequestBody(Option<u64>), "request body limit", effect, BeforeResponse, |_, what| what.is_some(), |apply, limit| {
         if let Some(limit) = limit {
             apply.exchange.limit_request_body(limit);
@@ -204,7 +208,7 @@ effects! {
     FilterRequestBody(Option<Filtered>), "request body", effect, BeforeResponse, |_, what| what.is_some(), |apply, filter| {
         apply.state.request_filters.extend(filter);
     };
-    /// The trace that the request belongs to, for the platform that records its spans. One step of the pipeline may set it.
+    /// The trace that the request belongs to, for platforms that record spans. One step of the pipeline may set it.
     SetTrace(Option<TraceContext>), "trace", only, BeforeUpstream, |_, _| false, |apply, trace| {
         if let Some(trace) = trace {
             apply.exchange.set_trace(trace);
@@ -214,21 +218,21 @@ effects! {
     Notes(Vec<Note>), "log", effect, Phase, |_, _| false, |apply, notes| {
         apply.state.notes.extend(notes.into_iter().map(|note| (note.name, note.value)));
     };
-    /// Something that the metrics are to count, by a constant name: `foregate_step_events_total`.
+    /// An event to count, by its constant name, in the metric `foregate_step_events_total`.
     Count(Option<&'static str>), "metrics", effect, Phase, |_, _| false, |apply, event| {
         apply.state.events.extend(event);
     };
-    /// Several events.
+    /// Several events to count: see [`Count`].
     Counts(Vec<&'static str>), "metrics", effect, Phase, |_, _| false, |apply, events| {
         apply.state.events.extend(events);
     };
-    /// Events for parts of the configuration: the event, a constant, and the name of the part, such as a rule:
-    /// `foregate_step_tally_total`.
+    /// Events that concern parts of the configuration, such as rules, to count in the metric `foregate_step_tally_total`:
+    /// the constant name of the event, and the name of the part.
     Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |_, _| false, |apply, tallies| {
         apply.state.tallies.extend(tallies);
     };
-    /// Set if the response is a part of a body, and the step needs all of it: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). If the request
-    /// cannot be repeated any more, this has no effect.
+    /// True if the response is a part of a body, and the step needs the whole body: see
+    /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). This has no effect if the request cannot be repeated any more.
     AskWhole(bool), "request for the whole", effect, HoldsResponse, |_, _| false, |apply, asks| {
         apply.state.asks_whole |= asks;
     };
@@ -238,9 +242,9 @@ effects! {
     };
 }
 
-/// A filter of the response's body; filters run in the order of their steps. That of a step in a dry run is
-/// [dry](Filtered::dry): it sees the body, and the client gets it without. A part of a body (206) passes without filters that do
-/// not [keep its length](Filtered::keeps_length).
+/// A filter of the response's body. Filters run in the order of their steps. The filter of a step in a dry run is
+/// [dry](Filtered::dry): it sees the body, but does not change it for the client. A part of a body (206) bypasses
+/// filters that do not [keep its length](Filtered::keeps_length).
 pub struct FilterResponseBody(pub Option<Filtered>);
 
 impl Output for FilterResponseBody {
@@ -257,10 +261,10 @@ impl Output for FilterResponseBody {
 
 impl<P: HoldsResponse> WritableAt<P> for FilterResponseBody {}
 
-/// The additional memory, bytes, that the step's values hold until the end of the request, which the platform counts with
-/// the memory of body filters. If there is too little memory left, the request ends with 503; for a step which
-/// [only watches](crate::Step::only_watches), or is in a dry run, it goes on without the values: see [`Value::shrink`]. For values that grow with a
-/// body; small values are not worth counting.
+/// The additional memory that the step's values hold until the end of the request, bytes. The platform counts it
+/// together with the memory of body filters. If too little memory is left, the request ends with 503. But if the step
+/// [only watches](crate::Step::only_watches) or is in a dry run, the request continues without the values: see
+/// [`Value::shrink`]. This is for values that grow with a body; small values need not be counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holds(pub usize);
 
@@ -273,7 +277,7 @@ impl Output for Holds {
 
 impl<P: Phase> WritableAt<P> for Holds {}
 
-/// Like [`Notes`], but written in a dry run too, since they report its results.
+/// Like [`Notes`], but written in a dry run too, because the notes report the results of the dry run.
 #[derive(Debug)]
 pub struct Findings(pub Vec<Note>);
 
@@ -295,10 +299,10 @@ pub struct Note {
     pub value: Text,
 }
 
-/// The number of bytes of the response's body to receive before the phase `response-body`; its steps
-/// read them as [`ResponseBody`](crate::ResponseBody), before the client gets even the head. The largest request of all steps
-/// counts, at most 1 MiB. Receiving ends early with the body, or after ten seconds. Applies in a dry run too, which otherwise
-/// would have no input.
+/// The number of bytes of the response's body to receive before the phase `response-body`. The steps of that phase read
+/// them as [`ResponseBody`](crate::ResponseBody), before the client gets even the head. The largest number that a step
+/// asks for applies, up to 1 MiB. Fewer bytes are received if the body ends, or after ten seconds. This also applies in
+/// a dry run, which would have no input otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldResponseBody(pub Option<usize>);
 
@@ -311,17 +315,17 @@ impl Output for HoldResponseBody {
 
 impl<P: BeforeHold> WritableAt<P> for HoldResponseBody {}
 
-/// Lines for log files of the configuration; see [`Context::log`](crate::Context::log). Written in a dry run too,
-/// since they report its results.
+/// Lines for log files of the configuration; see [`Context::log`](crate::Context::log). They are written in a dry run
+/// too, because they report its results.
 #[derive(Debug, Default)]
 pub struct WriteLog(pub Vec<LogLine>);
 
 /// A line for a log file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
-    /// Which file.
+    /// The log file.
     pub log: LogId,
-    /// The line, without its end. The step must avoid line ends within it, which would split it.
+    /// The line, without a line end. It must not contain line ends, which would split it.
     pub line: Text,
 }
 

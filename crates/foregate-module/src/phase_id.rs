@@ -73,7 +73,7 @@ impl PhaseId {
         }
     }
 
-    /// Its place in the order, from 0.
+    /// The position in the order of phases, from 0.
     pub const fn order(self) -> usize {
         self as usize
     }
@@ -91,7 +91,7 @@ pub trait Phase: sealed::Sealed + 'static {
     const ID: PhaseId;
 }
 
-/// Phases in which there is no response yet, so that the request can be answered here.
+/// Phases in which there is no response yet, so that a step can answer the request.
 #[diagnostic::on_unimplemented(
     message = "in phase `{Self}` the request has been sent, or answered, already",
     label = "only steps of the phases from request-early to upstream-request can do this"

@@ -35,7 +35,7 @@ impl Entry {
         self.decl
     }
 
-    /// The key of the configuration that turns it on; `None`: it is always on.
+    /// The key of the configuration that turns the step on; `None` if the step is always on.
     pub fn key(&self) -> Option<&'static Key> {
         self.step.key()
     }
@@ -86,7 +86,7 @@ impl Entry {
         inputs.filter(|(input, _)| input.access == Access::Moved).map(|(_, slot)| *slot)
     }
 
-    /// The slots of the values that the step writes, but for lists.
+    /// The slots of the values that the step writes, without lists.
     pub(crate) fn emits(&self) -> impl Iterator<Item = u16> {
         let outputs = self.decl.outputs.iter().zip(&self.outputs);
         outputs.filter(|(output, _)| output.access == Access::Value).map(|(_, slot)| *slot)
@@ -107,12 +107,12 @@ impl Entry {
         self.step.guards(&**settings)
     }
 
-    /// How much of the request's body these settings ask for, bytes.
+    /// The number of bytes of the request's body that the step asks for with these settings.
     pub fn body(&self, settings: &Arc<dyn Any + Send + Sync>) -> usize {
         self.step.body(&**settings)
     }
 
-    /// How much of that is held in memory, bytes: see [`Step::body_in_memory`](crate::Step::body_in_memory).
+    /// The number of these bytes that are held in memory: see [`Step::body_in_memory`](crate::Step::body_in_memory).
     pub fn body_in_memory(&self, settings: &Arc<dyn Any + Send + Sync>) -> usize {
         self.step.body_in_memory(&**settings)
     }
@@ -122,17 +122,17 @@ impl Entry {
         self.step.body_pause(&**settings)
     }
 
-    /// Returns true if no 304 may keep an old response of it in use: see [`Step::RENEWS`](crate::Step::RENEWS).
+    /// Returns true if a 304 must not keep an old response of the step in use: see [`Step::RENEWS`](crate::Step::RENEWS).
     pub fn renews(&self) -> bool {
         self.step.renews()
     }
 
-    /// Returns true if it is tried on parts of bodies: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
+    /// Returns true if the step is tried on parts of bodies: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
     pub fn tries_parts(&self) -> bool {
         self.step.tries_parts()
     }
 
-    /// Returns true if it checks fields of interim responses and trailers with these settings: see
+    /// Returns true if the step checks fields of interim responses and trailers with these settings: see
     /// [`Step::sweeps`](crate::Step::sweeps).
     pub fn sweeps(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
         self.step.sweeps(&**settings)
@@ -154,35 +154,37 @@ impl Entry {
     }
 }
 
-/// Why a step cannot leave out a module: the order of steps is the same for every request, and by then it has run.
+/// The reason why a step cannot skip a module: the module runs earlier, because the order of steps is the same for
+/// every request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TooLate {
-    /// The first of its steps that counts.
+    /// The first relevant step of the module.
     pub step: &'static str,
-    /// When that runs.
+    /// The phase of that step.
     pub phase: PhaseId,
-    /// The step that was to leave it out, and when that runs.
+    /// The step that should skip the module, and its phase.
     pub after: (&'static str, PhaseId),
-    /// Steps of the module that can still be left out.
+    /// The steps of the module that can still be skipped.
     pub later: Vec<&'static str>,
 }
 
-/// All steps of a program, in the order in which they run. Made by [`pipeline!`](crate::pipeline!); the default has none.
+/// All steps of a program, in the order in which they run. [`pipeline!`](crate::pipeline!) makes it. The default
+/// pipeline has no steps.
 #[derive(Default)]
 pub struct Pipeline {
     entries: Box<[Entry]>,
     values: Box<[ValueInfo]>,
-    /// For each fetch, the slot of the request and of the answer.
+    /// For each fetch, the slot of the request and the slot of the answer.
     fetches: Box<[(u16, u16)]>,
 }
 
 impl Pipeline {
-    /// Merges groups of steps phase by phase, the steps of an earlier group first, but for
-    /// [those that come last](crate::Step::LAST). Programs use [`pipeline!`](crate::pipeline!), which has the compiler check
-    /// the result.
+    /// Merges groups of steps phase by phase: the steps of an earlier group come first, and steps with
+    /// [`LAST`](crate::Step::LAST) come after all others. Programs use [`pipeline!`](crate::pipeline!) instead, because the
+    /// compiler then checks the result.
     pub fn new(groups: Vec<Vec<Box<dyn ErasedStep>>>) -> Self {
         let mut steps: Vec<_> = groups.into_iter().flatten().collect();
-        // Stable: within a phase the order of the groups stays.
+        // The sort is stable: within a phase, the order of the groups does not change.
         steps.sort_by_key(|step| step.decl().turn());
         steps.truncate(Steps::LIMIT);
         let mut values: Vec<ValueInfo> = Vec::new();
@@ -229,7 +231,7 @@ impl Pipeline {
         self.entries.iter().map(Entry::decl)
     }
 
-    /// All steps, in their order; a step's number is its place here.
+    /// All steps, in their order. The index of a step is its number.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -239,7 +241,7 @@ impl Pipeline {
         &self.values
     }
 
-    /// The slot in which the answer to a fetch goes; `request` is the slot in which it was emitted.
+    /// The slot for the answer to a fetch. `request` is the slot in which a step emitted the fetch.
     pub fn answer_slot(&self, request: u16) -> Option<u16> {
         self.fetches.iter().find(|(slot, _)| *slot == request).map(|(_, answer)| *answer)
     }
@@ -251,8 +253,9 @@ impl Pipeline {
         })
     }
 
-    /// Finds two steps with different types of settings whose keys have one name, so that only one of them could be turned on. Programs refuse to
-    /// start with such a pipeline; the compiler refuses conflicts that it can see without comparing types.
+    /// Finds two steps whose keys have the same name but different types of settings, so that only one of the steps could
+    /// be turned on. Programs refuse to start with such a pipeline. The compiler already refuses conflicts that it can see
+    /// without comparing types.
     pub fn conflicting_keys(&self) -> Option<[&'static Decl; 2]> {
         let of_key = |entry: &&Entry| entry.key().is_some();
         let clashes = |one: &Entry, other: &Entry| {
@@ -278,7 +281,7 @@ impl Pipeline {
         keys
     }
 
-    /// The steps that a key turns on, or the one of this name.
+    /// The steps that the key of this name turns on, or the step of this name.
     pub fn named(&self, name: &str) -> Steps {
         let named =
             |entry: &Entry| entry.decl().name == name || entry.key().is_some_and(|key| key.name == name);
@@ -286,13 +289,13 @@ impl Pipeline {
         numbers.fold(Steps::NONE, |steps, (number, _)| steps.with(number))
     }
 
-    /// The steps that a key turns on, or the one of this name, for the step `after`, which skips them when it runs
-    /// itself.
+    /// The steps that the key of this name turns on, or the step of this name. The step `after` is going to skip them when
+    /// it runs.
     ///
     /// # Errors
     ///
-    /// It would come too late. Relevant are the steps of a module that end requests or, if there are none, that change
-    /// something: an earlier fetch is no reason.
+    /// A relevant step runs before `after`, so skipping would come too late. Relevant are the steps that may end requests.
+    /// If there are none, the steps that change something are relevant; an earlier fetch alone does not matter.
     pub fn named_after(&self, name: &str, after: &str) -> Result<Steps, TooLate> {
         let named = self.named(name);
         let entries = || self.entries.iter().enumerate();
@@ -319,8 +322,8 @@ impl Pipeline {
         })
     }
 
-    /// Returns true if the `when` of a planned step's key holds. It is evaluated once for an exchange, at the first step of the
-    /// key: changes by steps in between do not affect the later ones.
+    /// Returns true if the `when` of a planned step's key holds. The condition is evaluated once for an exchange, at the
+    /// first step of the key. Changes after that do not affect later steps of the key.
     pub fn is_wanted(&self, planned: &PlannedStep, exchange: &dyn Exchange, state: &mut State) -> bool {
         let Some(when) = &planned.when else { return true };
         let key = usize::from(planned.key);
@@ -334,7 +337,8 @@ impl Pipeline {
         state.wanted.contains(key)
     }
 
-    /// Returns true if a request continues when a planned step cannot run: it is in a dry run, or only watches and no acting step reads its results.
+    /// Returns true if a request continues when a planned step cannot run. This is the case for a step in a dry run, and
+    /// for a step that only watches and whose results no acting step reads.
     pub fn may_fail(&self, planned: &PlannedStep) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         let watches = || entry.is_some_and(|entry| entry.only_watches(&planned.settings));
@@ -347,7 +351,7 @@ impl Pipeline {
         let key = |entry: &Entry| entry.key().map(|key| key.name);
         let Some(own) = self.entries.get(usize::from(planned.step)).and_then(key) else { return };
         let entries = self.entries.iter().filter(|entry| key(entry) == Some(own));
-        // One that moves is an output of several steps.
+        // A value that is taken and emitted again is an output of several steps.
         let mut slots: Vec<u16> = entries.flat_map(|entry| entry.outputs.iter().copied()).collect();
         slots.sort_unstable();
         slots.dedup();
@@ -364,11 +368,11 @@ impl Pipeline {
             && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
     }
 
-    /// Which step of a plan asks for the whole of a body of which the exchange has a part, if one does: see
-    /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). The platform catches panics.
+    /// Called if the response is a part of a body: the number of the step that asks for the whole body, if there is one.
+    /// See [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). The platform catches panics.
     pub fn asks_whole(&self, plan: &Plan, exchange: &mut dyn Exchange, state: &mut State) -> Option<u16> {
         let mut tried = State::default();
-        // For another response, `when` may have another result.
+        // The whole response may give `when` another result, so the decisions of this trial are undone.
         let (decided, wanted) = (state.decided, state.wanted);
         let mut runs = Steps::NONE;
         for planned in plan.parts() {
@@ -377,7 +381,7 @@ impl Pipeline {
                 runs = runs.with(step);
             }
         }
-        // Before a step runs, which may panic.
+        // This is done before the step runs, because the step may panic.
         (state.decided, state.wanted) = (decided, wanted);
         let asks =
             plan.parts().iter().filter(|planned| runs.contains(usize::from(planned.step))).find(|planned| {
@@ -394,7 +398,7 @@ impl Pipeline {
         entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, swept, name))
     }
 
-    /// Where a planned step that would run now is to run. The platform catches panics.
+    /// Decides on which thread a planned step has to run, if it would run now. The platform catches panics.
     pub fn load(&self, planned: &PlannedStep, exchange: &mut dyn Exchange, state: &mut State) -> Load {
         let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Load::Light };
         match entry.decl().weight {
@@ -437,9 +441,9 @@ impl fmt::Debug for Pipeline {
 /// pipeline! { pub fn steps { use foregate::shipped; MyStep } }
 /// ```
 ///
-/// makes a function `steps() -> Pipeline`, and a type of the same name by which another list takes all of it in (`use`). Groups are merged phase by
-/// phase; within a phase the steps of a group that was taken in come first, those of one named earlier before those of the next. After all of them
-/// are those that [come last](crate::Step::LAST).
+/// makes a function `steps() -> Pipeline`, and a type of the same name, with which another list can include all of
+/// these steps (`use`). Groups are merged phase by phase. Within a phase, the steps of included groups come first, in
+/// the order in which the groups are named, then the other steps, then steps with [`LAST`](crate::Step::LAST).
 #[macro_export]
 macro_rules! pipeline {
     ($(#[$attribute:meta])* $vis:vis fn $name:ident { $(use $group:ty;)* $($step:ty),* $(,)? }) => {
@@ -458,8 +462,8 @@ macro_rules! pipeline {
     };
 }
 
-/// Lists steps for pipelines to include (`use`), in the order of their phases. They are checked there, so that a group may
-/// read the values of others.
+/// Defines a group of steps, in the order of their phases, that pipelines can include (`use`). The steps are checked
+/// only in a pipeline, so a group may read values of other groups.
 ///
 /// ```text
 /// group! { pub enum first { StepA, StepB } }

@@ -16,7 +16,7 @@ use crate::settings::Key;
 use crate::steps::Steps;
 use crate::text::Text;
 
-/// The most of a request's body that is received for steps before they run, bytes.
+/// The most bytes of a request's body that are received before steps run.
 const BODY_LIMIT: usize = 64 << 20;
 
 /// One step as a route uses it.
@@ -24,13 +24,14 @@ const BODY_LIMIT: usize = 64 << 20;
 pub struct PlannedStep {
     /// Its number in the pipeline.
     pub step: u16,
-    /// Which of the route's keys has turned it on: steps of the same key have the same number.
+    /// The number of the route's key that has turned the step on. Steps of the same key have the same number.
     pub key: u16,
-    /// Set for a dry run: the step runs without effect.
+    /// True for a dry run: the step runs without effect.
     pub dry_run: bool,
-    /// Set if the step, or another step of the same key that runs before there is a response, [guards](crate::Step::guards).
+    /// True if the step [guards](crate::Step::guards) something, or if another step of the same key does so before there is
+    /// a response.
     pub guards: bool,
-    /// Set if an acting step reads its output. Then the step counts as acting, even if it only watches.
+    /// True if an acting step reads the output of the step. The step then counts as acting, even if it only watches.
     pub decides: bool,
     /// Its settings.
     pub settings: Arc<dyn Any + Send + Sync>,
@@ -42,9 +43,9 @@ pub struct PlannedStep {
 #[derive(Default)]
 pub struct Plan {
     steps: Box<[PlannedStep]>,
-    /// Where the steps of each phase begin; one more entry for the end.
+    /// For each phase, the index of its first step. The last entry is the number of all steps.
     phases: [u16; PhaseId::COUNT + 1],
-    /// The phases with steps, a bit each by their order.
+    /// The phases with steps, as bits: the position of a phase in the order is the number of its bit.
     used: u32,
     body: usize,
     body_in_memory: usize,
@@ -63,7 +64,7 @@ pub struct Plan {
     logs_first: bool,
 }
 
-/// Requests of browsers for parts of a page, by `Sec-Fetch-Dest` (Fetch, section 2.2.7).
+/// The values of `Sec-Fetch-Dest` with which browsers request parts of a page (Fetch, section 2.2.7).
 const PARTS_OF_PAGES: [&[u8]; 9] =
     [b"audio", b"font", b"image", b"manifest", b"script", b"style", b"track", b"video", b"worker"];
 
@@ -96,7 +97,7 @@ impl Plan {
         self.next_phase(first.order(), last).is_some()
     }
 
-    /// The first phase with steps among those from this place in the order of phases up to `last`, both included.
+    /// The first phase with steps, from the phase with the position `from` in the order up to `last`, both inclusive.
     #[inline]
     pub fn next_phase(&self, from: usize, last: PhaseId) -> Option<PhaseId> {
         let used = self.used & ((2 << last.order()) - 1);
@@ -113,25 +114,26 @@ impl Plan {
         steps.iter().fold(Steps::NONE, |keys, planned| keys.with(usize::from(planned.key)))
     }
 
-    /// How much of the request's body the steps want, bytes.
+    /// The number of bytes of the request's body that the steps ask for.
     pub fn body(&self) -> usize {
         self.body
     }
 
-    /// How much of that is held in memory, bytes; platforms may keep a longer start in a file: see
+    /// The number of these bytes that are held in memory. Platforms may keep a longer start of the body in a file: see
     /// [`Step::body_in_memory`](crate::Step::body_in_memory).
     pub fn body_in_memory(&self) -> usize {
         self.body_in_memory
     }
 
-    /// Returns true if the request goes on when the steps cannot get as much of its body as they need: all of them are in a dry run or
-    /// [only watch](crate::Step::only_watches).
+    /// Returns true if the request continues when the steps cannot get as much of its body as they need. This is the case
+    /// if all of these steps are in a dry run or [only watch](crate::Step::only_watches).
     pub fn body_is_optional(&self) -> bool {
         self.body_is_optional
     }
 
-    /// The pause in a request's body of unknown length after which the steps run on the received part: see
-    /// [`Step::body_pause`](crate::Step::body_pause). `None` if one of them waits for more.
+    /// The longest pause while a request's body of unknown length is received. After it the steps run with the part that
+    /// has arrived: see [`Step::body_pause`](crate::Step::body_pause). `None` if a step waits for more without such a
+    /// limit.
     pub fn body_pause(&self) -> Option<Duration> {
         self.body_pause
     }
@@ -141,20 +143,19 @@ impl Plan {
         self.hold_is_optional
     }
 
-    /// Fields of the request that the client may not set here, because modules of the route use them to identify it to the
-    /// origin: see [`Step::identity`](crate::Step::identity). Platforms remove them between the phases `request-early` and
-    /// `request-identity`.
+    /// Fields of the request that clients must not set on this route, because modules use them to identify the client to
+    /// the origin: see [`Step::identity`](crate::Step::identity). Platforms remove these fields between the phases
+    /// `request-early` and `request-identity`.
     pub fn identity(&self) -> &[Text] {
         &self.identity
     }
 
-    /// The steps through which fields of trailers of requests go, as far as they are no dry runs: see
-    /// [`Step::sweeps`](crate::Step::sweeps).
+    /// The steps outside of dry runs that check the trailer fields of requests: see [`Step::sweeps`](crate::Step::sweeps).
     pub fn request_sweeps(&self) -> &[PlannedStep] {
         &self.request_sweeps
     }
 
-    /// The steps through which fields of interim responses and of trailers of responses go, as far as they are no dry runs: see
+    /// The steps outside of dry runs that check the fields of interim responses and the trailer fields of responses: see
     /// [`Step::sweeps`](crate::Step::sweeps).
     pub fn sweeps(&self) -> &[PlannedStep] {
         &self.sweeps
@@ -166,22 +167,24 @@ impl Plan {
         &self.parts
     }
 
-    /// Returns true if a step outside of a dry run [renews](crate::Step::RENEWS) responses: platforms call [`renew`](Self::renew) then.
+    /// Returns true if a step outside of a dry run [renews](crate::Step::RENEWS) responses. Platforms then call
+    /// [`renew`](Self::renew).
     #[inline]
     pub fn renews(&self) -> bool {
         self.renews
     }
 
-    /// Returns true if a step of the phase `response-body` outside of a dry run may filter bodies. Then platforms remove
-    /// `Content-Length` from a 304: it is that of the origin's body, and the response that the 304 represents would have another
-    /// (RFC 9110, section 8.6).
+    /// Returns true if a step of the phase `response-body` outside of a dry run may filter bodies. Platforms then remove
+    /// `Content-Length` from a 304, because it is the length of the origin's body and not of the filtered body (RFC 9110,
+    /// section 8.6).
     #[inline]
     pub fn changes_bodies(&self) -> bool {
         self.changes_bodies
     }
 
     /// Removes `If-None-Match` and `If-Modified-Since` from a GET or HEAD request, so that its response is complete.
-    /// Browsers' requests for images, scripts and the like keep them: those are no documents, and frequent.
+    /// Requests of browsers for images, scripts and similar parts of a page keep these fields: they are frequent, and the
+    /// responses are not documents.
     pub fn renew(exchange: &mut dyn Exchange) {
         if !matches!(exchange.method(), b"GET" | b"HEAD") {
             return;
@@ -203,15 +206,16 @@ impl Plan {
         self.keeps_received
     }
 
-    /// Returns true if a step after the response may read the fields of the request. They are those after
-    /// `request-rewrite`, regardless of changes for the origin: platforms keep a copy of them.
+    /// Returns true if a step that runs after the upstream's response may read the fields of the request. Such a step reads
+    /// the fields without later changes for the origin, so platforms keep a copy of the fields after the phase
+    /// `request-rewrite`.
     #[inline]
     pub fn keeps_fields(&self) -> bool {
         self.keeps_fields
     }
 
-    /// The steps that see requests which were refused before they had a route: those of the phase `log` that read the
-    /// request as it was received.
+    /// The steps that run for requests which were refused before they had a route: the steps of the phase `log` that read
+    /// the request as it was received.
     pub fn of_refused<'p>(&'p self, pipeline: &'p Pipeline) -> impl Iterator<Item = &'p PlannedStep> {
         let steps = if self.sees_refused { self.phase(PhaseId::Log) } else { &[] };
         let reads = |planned: &&PlannedStep| {
@@ -233,7 +237,7 @@ impl Plan {
 
     /// The first step that [takes](crate::Take) a missing value: programs refuse a configuration with such a plan.
     pub fn untakable(&self, pipeline: &Pipeline) -> Option<Untakable> {
-        // A value of a dry run is one for other dry runs alone.
+        // A value that a step in a dry run writes exists only for other steps in a dry run.
         let mut values: Vec<(u16, bool, Option<&'static str>)> = Vec::new();
         for planned in &self.steps {
             let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
@@ -263,7 +267,7 @@ impl Plan {
     }
 }
 
-/// A step of a plan that takes a value which is not there.
+/// A step of a plan that takes a value which no earlier step provides.
 #[derive(Debug, Clone)]
 pub struct Untakable {
     /// The step.
@@ -304,13 +308,13 @@ impl fmt::Debug for Plan {
 pub struct Configured {
     /// The name of the key.
     pub key: &'static str,
-    /// Of the type that the key's steps state.
+    /// The settings, of the type that the steps of the key declare.
     pub settings: Arc<dyn Any + Send + Sync>,
-    /// When the steps run.
+    /// The condition under which the steps run; `None` if they always run.
     pub when: Option<Arc<dyn Condition>>,
-    /// Set if they have no effect.
+    /// True for a dry run: the steps run without effect.
     pub dry_run: bool,
-    /// The values of the pipeline, by their numbers, that expressions in its settings or its condition read.
+    /// The numbers of the values of the pipeline that expressions in the settings or the condition read.
     pub reads: Box<[u16]>,
 }
 
@@ -341,7 +345,8 @@ impl<'p> PlanBuilder<'p> {
         self.configured.iter().enumerate().find(|(_, configured)| configured.key == key)
     }
 
-    /// A step with the settings of its key, or with `nothing` if it has none; `None` if its key is not configured.
+    /// The planned form of a step: with the settings of its key, or with `nothing` if the step has no key. `None` if its
+    /// key is not configured.
     fn planned(
         &self,
         step: u16,
@@ -367,7 +372,7 @@ impl<'p> PlanBuilder<'p> {
         Some(PlannedStep { step, key: place as u16, dry_run, guards: false, decides, settings, when })
     }
 
-    /// The values that are read by keys with a step that guards something before there is a response.
+    /// The values read by those keys that have a step which guards something before there is a response.
     fn read(&self) -> Vec<u16> {
         let acts = |configured: &&Configured| {
             let own = |entry: &&Entry| entry.key().is_some_and(|key| key.name == configured.key);
@@ -379,7 +384,7 @@ impl<'p> PlanBuilder<'p> {
         self.configured.iter().filter(acts).flat_map(|configured| configured.reads.iter().copied()).collect()
     }
 
-    /// The plan for a route that asks an upstream, or does not.
+    /// Makes the plan of a route. `proxied` is true if the route uses an upstream.
     pub fn build(&self, proxied: bool) -> Plan {
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
         let read = self.read();
@@ -403,12 +408,12 @@ impl<'p> PlanBuilder<'p> {
                     identity.push(name);
                 }
             }
-            // Under a condition the first step is where that is evaluated, whatever the step does.
+            // An idle step with a condition stays: if it is the first step of its key, the condition has to be evaluated there.
             if planned.when.is_none() && entry.is_idle(&planned.settings) {
                 continue;
             }
             renews |= entry.renews() && !planned.dry_run;
-            // A document that a filter asks for is judged with the fields that the client has sent.
+            // The request steps for a document that a filter fetches run with the fields that the client has sent.
             keeps_received |= entry.reads_received() || decl.asks;
             keeps_fields |= decl.phase >= PhaseId::UpstreamResponse
                 && (planned.when.is_some() || entry.reads_request_fields());
@@ -463,7 +468,7 @@ impl<'p> PlanBuilder<'p> {
         }
     }
 
-    /// The keys of which a step guards something before there is a response, by [`PlannedStep::key`].
+    /// The keys, by [`PlannedStep::key`], that have a step which guards something before there is a response.
     fn guards(&self, steps: &[PlannedStep]) -> Steps {
         let guards = |planned: &&PlannedStep| {
             let entry = self.pipeline.entries().get(usize::from(planned.step));
@@ -480,7 +485,7 @@ impl<'p> PlanBuilder<'p> {
         acting.any(|planned| self.pipeline.entries().get(usize::from(planned.step)).is_some_and(changes))
     }
 
-    /// How many of these steps run before each phase.
+    /// For each phase, the number of steps that run before it.
     fn phases(&self, steps: &[PlannedStep]) -> [u16; PhaseId::COUNT + 1] {
         let mut phases = [0; PhaseId::COUNT + 1];
         for entry in steps.iter().filter_map(|step| self.pipeline.entries().get(usize::from(step.step))) {

@@ -5,30 +5,30 @@ use alloc::vec::Vec;
 use crate::fields::Field;
 use crate::text::Text;
 
-/// A response of our own. Length, date and connection fields are the platform's.
+/// A response that a step makes. The platform adds the length, the date and the connection fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// 200 to 999.
+    /// The status, 200 to 999.
     pub status: u16,
     /// The fields in order.
     pub fields: Vec<Field>,
-    /// The whole body; not sent where the status or the method forbid one.
+    /// The whole body. It is not sent if the status or the method forbids a body.
     pub body: Text,
-    /// Set if the body is meant for the client, so that no error page replaces it; see [`meant`](Self::meant).
+    /// True if the body is meant for the client, so that no error page replaces it; see [`meant`](Self::meant).
     pub meant: bool,
-    /// Set if it replaces an origin's response that exceeds a limit; see [`too_long`](Self::too_long).
+    /// True if this replaces a response of the origin that exceeds a limit; see [`too_long`](Self::too_long).
     pub too_long: bool,
 }
 
 impl Response {
-    /// A response without fields and body. A status out of range is 500.
+    /// A response without fields and body. A status out of range is replaced by 500.
     pub fn new(status: u16) -> Self {
         let status = if (200..1000).contains(&status) { status } else { 500 };
         Self { status, fields: Vec::new(), body: Text::EMPTY, meant: false, too_long: false }
     }
 
-    /// In place of an origin's response that is longer than it may be: 502, which the platform tells of as an error of the origin, as
-    /// where it finds out itself in the middle of a body.
+    /// A 502 that replaces a response of the origin that is too long. The platform reports it as an error of the origin, as
+    /// it does when it finds out itself in the middle of a body.
     pub fn too_long() -> Self {
         let body = "502: the response of the origin is too long\n";
         Self { too_long: true, ..Self::new(502).body("text/plain; charset=utf-8", body) }
@@ -41,14 +41,14 @@ impl Response {
         self.field("content-type", content_type)
     }
 
-    /// Sets a body that is meant for the client: a text of the configuration, or a page with a purpose of its own.
-    /// An error page may replace a body that only describes the status.
+    /// Sets a body that is meant for the client, such as a text of the configuration or a page with its own purpose. No
+    /// error page replaces it, as it may replace a body that only describes the status.
     #[must_use]
     pub fn meant(self) -> Self {
         Self { meant: true, ..self }
     }
 
-    /// Adds a field; an invalid one is dropped.
+    /// Adds a field. An invalid field is dropped.
     #[must_use]
     pub fn field(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
         self.fields.extend(Field::new(name, value));

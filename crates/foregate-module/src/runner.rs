@@ -45,40 +45,41 @@ enum Turn {
     Over,
     /// The platform runs the step on another thread.
     Away,
-    /// It runs on this thread, as no other is available.
+    /// The step runs on this thread, because no other thread was free.
     Here,
-    /// The step has run elsewhere, or has failed to.
+    /// The platform has reported the step's verdict, or the reason why there is none.
     Told(Result<Verdict, Fault>),
 }
 
 /// The work for the platform.
 #[derive(Debug)]
 pub enum Next<'p> {
-    /// Go on: all phases have run that were to.
+    /// Nothing is left to do: all phases up to the requested one have run.
     Done,
     /// Receive the start of the request's body, if it has one, and call [`Runner::has_body`].
     Body,
     /// Make the requests of [`State::fetches`], and write their answers into the slots.
     Fetch,
-    /// Run a step on another thread by [`Pipeline::run`], and pass its verdict to [`Runner::tell`], or [`Fault::Full`].
+    /// Run a step on another thread by [`Pipeline::run`], and pass its verdict to [`Runner::tell`]; without a free thread,
+    /// pass [`Fault::Full`].
     Offload {
         /// The step.
         planned: &'p PlannedStep,
-        /// The treatment if there is no place, or no thread in time.
+        /// The treatment if the queue is full, or no thread is free in time.
         when_full: WhenFull,
         /// The longest wait for a thread.
         wait: Duration,
     },
-    /// A step has ended the usual way of the request.
+    /// A step has answered or aborted the request, or has failed.
     Ended(StepEnd),
 }
 
-/// How a step has ended the usual way of a request.
+/// The way in which a step has ended a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StepEnd {
-    /// Answer with this, made by the step of this name.
+    /// Send this response, which the step of this name has made.
     Answer(Box<Response>, &'static str),
-    /// Break off, says the step of this name.
+    /// Close the connection or reset the stream, because the step of this name requires it.
     Abort(&'static str),
     /// The step of this name has failed, and the request cannot go on without it.
     Failed(&'static str, Fault),
@@ -93,11 +94,11 @@ pub enum Fault {
     Broken,
     /// There was no thread for the step.
     Full(WhenFull),
-    /// The body that it reads could not be brought back from where it was kept.
+    /// The step reads the request's body, and the stored body could not be read back.
     Unread,
-    /// There is no memory for the values that it has written.
+    /// There is no memory for the values that the step has written.
     Memory,
-    /// The exchange ended while the step was away.
+    /// The exchange ended while the step was on another thread.
     Lost,
 }
 
@@ -106,43 +107,44 @@ pub enum Fault {
 pub enum StepPlace {
     /// On this thread.
     Here,
-    /// As the step declares: see [`Pipeline::load`] and [`Platform::load`].
+    /// The thread that the step declares: see [`Pipeline::load`] and [`Platform::load`].
     Asked,
     /// Another thread, whatever the step declares.
     Elsewhere {
-        /// The treatment if there is no place, or no thread in time.
+        /// The treatment if the queue is full, or no thread is free in time.
         when_full: WhenFull,
         /// The longest wait for a thread.
         wait: Duration,
     },
-    /// Nowhere: for this exchange it is switched off.
+    /// No thread: the step is switched off for this exchange.
     Off,
-    /// Nowhere, because it has panicked too often.
+    /// No thread: the step has panicked too often.
     Broken,
 }
 
 /// The platform that a [`Runner`] runs steps for.
 pub trait Platform {
-    /// Runs some work; false if it panicked. The crate itself has no means to catch that.
+    /// Runs `work`. Returns false if it panicked: this crate itself cannot catch a panic.
     fn unharmed(work: impl FnOnce()) -> bool;
 
     /// The exchange as steps see it, and the values of steps.
     fn parts(&mut self) -> (&mut dyn Exchange, &mut State);
 
-    /// The steps of a phase are about to run: `anew`, or after something has been waited for. Default: nothing.
+    /// The steps of a phase are about to run: the first of them if `anew`; otherwise they continue after a wait.
+    /// Default: nothing.
     fn begins(&mut self, _phase: PhaseId, _anew: bool) {}
 
-    /// The thread for the next step. Default: by its declaration.
+    /// The thread for the next step. Default: the thread that the step declares.
     fn place(&mut self, _entry: &Entry, _planned: &PlannedStep) -> StepPlace {
         StepPlace::Asked
     }
 
-    /// The place for a step that has asked for `load`. Default: this thread.
+    /// The thread for a step that has asked for `load`. Default: as the step asks.
     fn load(&mut self, _entry: &Entry, _planned: &PlannedStep, load: Load) -> Load {
         load
     }
 
-    /// A step has run on this thread without a panic, or has been filtered out. Default: nothing.
+    /// A step has run on this thread without a panic (`ran`), or a filter has excluded it (not `ran`). Default: nothing.
     fn took(&mut self, _planned: &PlannedStep, _ran: bool) {}
 
     /// A step has come to a verdict: counts that. Default: nothing.
@@ -151,7 +153,7 @@ pub trait Platform {
     /// A step has left something to count or to write: takes events, tallies and lines out of the state.
     fn news(&mut self, entry: &Entry, planned: &PlannedStep);
 
-    /// Counts more bytes that values hold. Returns false if there is no memory for them. Default: true.
+    /// Counts further memory that values hold. Returns false if so much is not available. Default: true.
     fn hold(&mut self, _bytes: usize) -> bool {
         true
     }
@@ -163,13 +165,13 @@ pub trait Platform {
     fn failed(&mut self, entry: &Entry, planned: &PlannedStep, fault: Fault, goes_on: bool);
 }
 
-/// How a run over steps on this thread has come to its end.
+/// The reason why a run over steps on this thread has ended.
 enum Came {
     /// All steps have run.
     All,
     /// The step that has begun last has to be judged.
     Verdict(Result<Verdict, Fault>),
-    /// The step has to run on another thread.
+    /// The step that has begun last has to run on another thread.
     Leaves(WhenFull, Duration),
 }
 
@@ -204,8 +206,8 @@ impl Runner {
         self.has_body = true;
     }
 
-    /// Takes the verdict of the step that was [to run on another thread](Next::Offload), or the reason why it could not. If there was no
-    /// thread, the step may run on this one.
+    /// Takes the verdict of the step that was [to run on another thread](Next::Offload), or the reason why there is none.
+    /// After [`Fault::Full`] with [`WhenFull::Inline`], the step runs on this thread.
     pub fn tell(&mut self, verdict: Result<Verdict, Fault>) {
         if matches!(self.turn, Turn::Away) {
             self.turn = match verdict {
@@ -215,7 +217,7 @@ impl Runner {
         }
     }
 
-    /// Continues after `last` if there is nothing to do before. Returns true if that is so.
+    /// Skips to the phase after `last`, and returns true, if no step has to run and no body has to be received before it.
     #[inline]
     pub fn passes(&mut self, plan: &Plan, last: PhaseId) -> bool {
         let passes = plan.next_phase(self.next, last).is_none() && !self.wants_body(plan, last);
@@ -225,7 +227,7 @@ impl Runner {
         passes
     }
 
-    /// Runs the steps of all phases up to `last` that have not run yet, as far as nothing has to be waited for.
+    /// Runs the steps of all phases up to `last` that have not run yet. Stops when the platform has to do something first.
     pub fn run<'p>(
         &mut self,
         pipeline: &'p Pipeline,
@@ -241,8 +243,8 @@ impl Runner {
         })
     }
 
-    /// The response is replaced: steps run over the head of the new one as they did over the old one. `last` is the step that replaced
-    /// it or has failed; it does not run again, so that this comes to an end.
+    /// The response is replaced: the steps that ran over the head of the old response run again over the new head.
+    /// `last` is the step that replaced the response or has failed. It does not run again, so there is no endless loop.
     pub fn start_over(
         &mut self,
         pipeline: &Pipeline,
@@ -250,7 +252,7 @@ impl Runner {
         last: Option<&PlannedStep>,
         state: &mut State,
     ) {
-        // Where the steps of a phase have all run, `next` is after it.
+        // If all steps of a phase have run, `next` is the phase after it.
         let at = PhaseId::ALL.get(self.next).copied().unwrap_or(PhaseId::Log).min(PhaseId::ResponseBody);
         if !starts_over(Route { pipeline, plan }, at, last) {
             return;
@@ -292,7 +294,7 @@ impl Runner {
         !self.has_body && self.next <= BEFORE_BODY.order() + 1 && last > BEFORE_BODY && plan.body() > 0
     }
 
-    /// The phases before this one have run, or have been left out.
+    /// Moves the cursor to `phase`: the phases before it have run, or have been left out.
     #[inline]
     fn go_on_at(&mut self, phase: usize) {
         if self.next < phase {
@@ -312,11 +314,11 @@ impl Runner {
         loop {
             let came = match mem::take(&mut self.turn) {
                 Turn::Told(verdict) => Came::Verdict(verdict),
-                // A step whose verdict is missing must not count as one that passed the request.
+                // If the verdict of a step is missing, the step must not count as if it had let the request pass.
                 Turn::Away => Came::Verdict(Err(Fault::Lost)),
                 turn @ (Turn::Over | Turn::Here) => {
                     let is_here = matches!(turn, Turn::Here);
-                    // The value after a panic.
+                    // A panic leaves this initial value.
                     let mut came = Came::Verdict(Err(Fault::Panicked));
                     P::unharmed(|| came = self.run_on(route.pipeline, steps, is_here, platform));
                     came
@@ -335,7 +337,7 @@ impl Runner {
     }
 
     /// Runs steps one after the other on this thread, as long as no decision is needed. With `is_here`, the step that began last is the
-    /// first. It is called once for many steps, because catching panics costs as much as many a step.
+    /// first. One call runs many steps, because catching a panic costs about as much as a cheap step.
     fn run_on(
         &mut self,
         pipeline: &Pipeline,
@@ -344,7 +346,7 @@ impl Runner {
         platform: &mut impl Platform,
     ) -> Came {
         loop {
-            // Before the step runs, which may panic.
+            // Counted before the step runs, because the step may panic.
             self.begun += usize::from(!is_here);
             let Some(planned) = self.begun.checked_sub(1).and_then(|last| steps.get(last)) else {
                 self.begun = steps.len();
@@ -445,7 +447,7 @@ impl Runner {
             _ if self.is_in_log() => Ok(()),
             Action::Abort => Err(StepEnd::Abort(name)),
             Action::Respond(response) => {
-                // Where a page replaces an error, it keeps the fields.
+                // An error page keeps the fields of the error response that it replaces.
                 if self.next != PhaseId::ResponseErrorPage.order() {
                     self.start_over(route.pipeline, route.plan, Some(planned), state);
                 }
@@ -454,7 +456,7 @@ impl Runner {
         }
     }
 
-    /// Returns true if the exchange is over, so that nothing is left to end.
+    /// Returns true if the exchange is over: a step can no longer end it.
     fn is_in_log(&self) -> bool {
         self.next == PhaseId::Log.order()
     }
@@ -462,7 +464,7 @@ impl Runner {
 
 /// The thread for a step.
 enum Leaves {
-    /// A filter excludes the step: skipping it is not worth a way to another thread.
+    /// A filter excludes the step. It is skipped on this thread: another one would only cost time.
     Passed,
     Stays,
     Came(Came),
@@ -505,8 +507,8 @@ fn goes_on(pipeline: &Pipeline, entry: &Entry, planned: &PlannedStep, fault: Fau
 /// The phases whose steps run again over another response.
 const ANEW: [PhaseId; 2] = [PhaseId::ResponseHeaders, PhaseId::ResponseErrorPage];
 
-/// Returns true if steps from `response-headers` on have changed a response that is replaced in the phase `at`: they run
-/// again then.
+/// Returns true if a response is replaced in the phase `at` after steps from `response-headers` on have changed it:
+/// these steps then run again.
 fn starts_over(route: Route<'_>, at: PhaseId, last: Option<&PlannedStep>) -> bool {
     let Route { pipeline, plan } = route;
     let is_last = |planned: &PlannedStep| last.is_some_and(|last| last.step == planned.step);
@@ -525,7 +527,7 @@ fn starts_over(route: Route<'_>, at: PhaseId, last: Option<&PlannedStep>) -> boo
     }
 }
 
-/// Values that steps wrote about the old response do not apply to the new one.
+/// Removes the values that steps have written about the old response, because they do not apply to the new response.
 fn forget_response(route: Route<'_>, last: Option<&PlannedStep>, state: &mut State) {
     let Route { pipeline, plan } = route;
     if let Some(last) = last {

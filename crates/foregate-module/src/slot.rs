@@ -6,22 +6,22 @@ use core::fmt;
 use crate::phase_id::PhaseId;
 use crate::value::{Kind, Shown, Value};
 
-/// One thing that a step reads or writes.
+/// An input or output of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
     /// Its name.
     pub name: &'static str,
     /// Its access.
     pub access: Access,
-    /// The kind of the value in expressions.
+    /// The kind of the value in expressions; `None` if expressions cannot read it.
     pub shows: Option<Kind>,
     /// How expressions read the value.
     pub(crate) show: Show,
-    /// How the value makes room.
+    /// The function that shrinks the value when memory is short.
     pub(crate) shrink: Shrink,
     /// Its description, a sentence; empty for inputs of the platform.
     pub about: &'static str,
-    /// The value that the platform writes in answer to it.
+    /// The value that the platform writes in answer to this value.
     pub answer: Option<&'static str>,
 }
 
@@ -30,11 +30,11 @@ pub struct Slot {
 pub enum Access {
     /// Something that the platform knows, or a part of the exchange that any number of steps may change.
     Platform,
-    /// A part of the exchange that one step of the pipeline may change.
+    /// A part of the exchange that only one step of the pipeline may change.
     Only,
     /// A value of a step.
     Value,
-    /// A value that moves to the step that takes it. For inputs only.
+    /// A value that moves out of its slot to the step that reads it. For inputs only.
     Moved,
     /// A list to which any number of steps add, before other steps read it.
     List,
@@ -59,7 +59,7 @@ impl Slot {
         Self::builtin(name)
     }
 
-    /// A part of the exchange that one step may change.
+    /// A part of the exchange that only one step may change.
     pub const fn only(name: &'static str) -> Self {
         Self { access: Access::Only, ..Self::builtin(name) }
     }
@@ -77,7 +77,7 @@ impl Slot {
         }
     }
 
-    /// A value of a step, to be taken.
+    /// A value of a step, which moves to the step that reads it.
     pub const fn moved<V: Value>() -> Self {
         Self { access: Access::Moved, ..Self::value::<V>() }
     }
@@ -93,7 +93,7 @@ impl Slot {
         }
     }
 
-    /// Returns true if it has a slot of its own.
+    /// Returns true if the input or output has a slot of its own.
     pub const fn is_kept(&self) -> bool {
         matches!(self.access, Access::Value | Access::Moved | Access::List)
     }
@@ -110,7 +110,7 @@ pub(crate) fn show_nothing(_: &(dyn Any + Send + Sync)) -> Option<Shown<'_>> {
     None
 }
 
-/// Lets a value make room.
+/// Shrinks a value when memory is short. Returns true if what remains may be kept.
 pub(crate) type Shrink = fn(&mut (dyn Any + Send + Sync)) -> bool;
 
 pub(crate) fn shrink<V: Value>(value: &mut (dyn Any + Send + Sync)) -> bool {
@@ -128,7 +128,7 @@ pub struct ValueInfo {
     pub name: &'static str,
     /// Its description.
     pub about: &'static str,
-    /// The kind of the value in expressions.
+    /// The kind of the value in expressions; `None` if expressions cannot read it.
     pub shows: Option<Kind>,
     /// The phase in which it is written: expressions of later phases may read it.
     pub phase: PhaseId,

@@ -17,7 +17,8 @@ use crate::value::Value;
 
 /// The values that steps have written, one slot for each value of the pipeline.
 ///
-/// Values that own nothing, such as numbers, keep their memory when the slots are cleared, and the next exchange reuses it.
+/// If a value owns no memory (a number, for example), its box is kept when the slots are cleared, and the next exchange
+/// reuses the box.
 #[derive(Default)]
 pub struct Slots {
     all: Vec<StateSlot>,
@@ -31,16 +32,16 @@ const KEPT: usize = 64;
 #[derive(Default)]
 struct StateSlot {
     value: Option<Box<dyn Any + Send + Sync>>,
-    /// Set if `value` belongs to this exchange. If not, only its memory is kept.
+    /// Set if `value` belongs to this exchange. If not set, `value` is only memory that can be reused.
     written: bool,
-    /// By a step in a dry run: only steps in a dry run see it.
+    /// Set if a step in a dry run has written the value: only steps in a dry run see it.
     dry: bool,
     /// Set if the memory can be reused.
     plain: bool,
 }
 
 impl StateSlot {
-    /// Keeps memory that can serve again.
+    /// Empties the slot, but keeps memory that can be reused.
     fn unwrite(&mut self) {
         self.written = false;
         if !self.plain {
@@ -78,15 +79,15 @@ impl Slots {
         slot.value = Some(Box::new(value));
     }
 
-    /// Takes a value out of its slot, with its memory. A step in a dry run only takes values of dry runs, and other steps take none of
-    /// those.
+    /// Takes a value out of its slot, with its memory. A step in a dry run takes only values from dry runs; other steps
+    /// take only values from outside of dry runs.
     pub(crate) fn take(&mut self, slot: u16, dry: bool) -> Option<Box<dyn Any + Send + Sync>> {
         let slot = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && slot.dry == dry)?;
         slot.written = false;
         slot.value.take()
     }
 
-    /// Takes all values that a step with these inputs takes.
+    /// Takes all values that a step with these inputs requires.
     pub(crate) fn take_all(&mut self, inputs: &[Slot], slots: &[u16], dry: bool) -> MovedValues {
         let mut taken = Vec::new();
         for (input, slot) in inputs.iter().zip(slots) {
@@ -106,7 +107,7 @@ impl Slots {
         }
     }
 
-    /// Drops a value, unless it owns nothing, or `shrink` returns that it is small now.
+    /// Drops a value, unless the value owns no memory, or `shrink` has made it small and returned true.
     pub(crate) fn forget(&mut self, slot: u16, shrink: fn(&mut (dyn Any + Send + Sync)) -> bool) {
         if let Some(slot) = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && !slot.plain)
             && !slot.value.as_deref_mut().is_some_and(shrink)
@@ -115,7 +116,7 @@ impl Slots {
         }
     }
 
-    /// The value has not been written.
+    /// Marks a slot as not written.
     pub(crate) fn unwrite(&mut self, slot: u16) {
         if let Some(slot) = self.all.get_mut(usize::from(slot)) {
             slot.unwrite();
@@ -150,7 +151,7 @@ impl Slots {
         let list = written.and_then(|slot| slot.value.as_deref_mut());
         match list.and_then(|value| value.downcast_mut::<Vec<(T, bool)>>()) {
             Some(list) => list.push((item, dry)),
-            // The list exists for all; each entry has its origin.
+            // Steps inside and outside of dry runs share the list, so `dry` is stored with each entry.
             None => self.write(slot, Vec::from([(item, dry)]), false),
         }
     }
@@ -162,13 +163,13 @@ impl Slots {
         Some(Question { request: *value?.downcast().ok()?, dry })
     }
 
-    /// Writes the answer to a question into the slot that it belongs in.
+    /// Writes the answer to a question into its slot.
     pub fn answer(&mut self, slot: u16, answer: FetchResult, dry: bool) {
         self.write(slot, answer, dry);
     }
 }
 
-/// Values between their slots and the step that takes them.
+/// Values that have been taken out of their slots for a step.
 pub(crate) struct MovedValues(Cell<Vec<(u16, Box<dyn Any + Send + Sync>)>>);
 
 impl MovedValues {
@@ -201,7 +202,7 @@ pub struct Question {
 pub struct State {
     /// The values.
     pub slots: Slots,
-    /// Steps that run no more.
+    /// Steps that must not run any more.
     pub skipped: Steps,
     /// Keys with an evaluated `when`, by [`PlannedStep::key`](crate::PlannedStep::key).
     pub(crate) decided: Steps,
@@ -219,13 +220,13 @@ pub struct State {
     pub tallies: Vec<(&'static str, Text)>,
     /// Lines for log files that have not been written.
     pub lines: Vec<LogLine>,
-    /// A step that is tried on a part of a body asks for the whole of it.
+    /// Set if a step that was tried on a partial response (206) needs the whole body.
     pub asks_whole: bool,
-    /// How much of the response's body steps have asked for, bytes.
+    /// The length of the response body's start that steps want to read at once, bytes.
     pub hold: usize,
     /// Bytes that values hold, as declared by their steps.
     pub held: usize,
-    /// Slots of fetches that have been emitted and not been performed, and the steps that ask.
+    /// The pending fetches: the slot of each, and the name of the step that asks.
     pub fetches: Vec<(u16, &'static str)>,
 }
 
@@ -268,8 +269,8 @@ pub struct Added<'r, V: Value> {
 }
 
 impl<'r, V: Value> Added<'r, V> {
-    /// The entries, each with whether a step in a dry run has added it. The step that reads them has to see to it that such
-    /// an entry changes nothing.
+    /// The entries; each has a flag that is true if a step in a dry run has added it. The step that reads them must make
+    /// sure that such an entry has no effect.
     pub fn iter(&self) -> impl Iterator<Item = (&'r V::Data, bool)> + use<'r, V> {
         self.entries.iter().map(|(data, dry)| (data, *dry))
     }
@@ -279,7 +280,7 @@ impl<'r, V: Value> Added<'r, V> {
         self.entries.is_empty()
     }
 
-    /// Returns true if there are some, all from steps in a dry run.
+    /// Returns true if there are entries, and steps in a dry run have added all of them.
     pub fn is_dry(&self) -> bool {
         !self.entries.is_empty() && self.entries.iter().all(|(_, dry)| *dry)
     }
@@ -295,7 +296,7 @@ impl<'r, V: Value> Input<'r> for Added<'r, V> {
 
 impl<P: Phase, V: Value> ReadableAt<P> for Added<'_, V> {}
 
-/// A value of an earlier step; `None` if it did not run, or wrote none.
+/// A value of an earlier step; `None` if that step did not run, or wrote no value.
 pub struct Read<'r, V: Value>(pub Option<&'r V::Data>);
 
 impl<'r, V: Value> Input<'r> for Read<'r, V> {
@@ -307,9 +308,9 @@ impl<'r, V: Value> Input<'r> for Read<'r, V> {
 
 impl<P: Phase, V: Value> ReadableAt<P> for Read<'_, V> {}
 
-/// A value of an earlier step, which moves to this one; `None` if that step did not run, or wrote none. Later steps have it if this
-/// step [emits](crate::Emit) it again, also if it ends the request ([`EmitAnd`](crate::EmitAnd)). If the step panics, the value is
-/// lost.
+/// A value of an earlier step, which moves to this step; `None` if the earlier step did not run, or wrote no value. For
+/// later steps, this step has to [emit](crate::Emit) the value again, even if it ends the request
+/// ([`EmitAnd`](crate::EmitAnd)). If this step panics, the value is lost.
 pub struct Take<V: Value>(pub Option<V::Data>);
 
 impl<'r, V: Value> Input<'r> for Take<V> {

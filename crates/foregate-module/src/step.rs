@@ -20,100 +20,104 @@ use crate::text::Text;
 
 /// One step of a module.
 ///
-/// A step is made once for the process, by [`Default`], and shared by all threads; its settings are those of the
-/// request's route. State that a step keeps beyond a request is its own and bounded, in atomics.
+/// A step is made once for the process, by [`Default`], and shared by all threads. It runs with the settings of the
+/// request's route. State that lives longer than a request is in fields of the step: in atomics, and of bounded size.
 pub trait Step: Default + Send + Sync + 'static {
-    /// The phase in which it runs.
+    /// The phase in which the step runs.
     type At: Phase;
-    /// Its part of the configuration, validated. Steps of one module share a type. `()` for none.
+    /// The step's settings, read from the configuration and validated. All steps of a module share this type. `()` for
+    /// none.
     type Settings: FromNode;
     /// The inputs: a tuple such as `(ClientAddress, Path<'r>, Read<'r, Score>)`.
     type In<'r>: Inputs<'r, Self::At>;
     /// The outputs: a tuple such as `(Emit<Score>, EditRequest)`.
     type Out: Outputs<Self::At>;
-    /// Its way to end the request: [`Never`](crate::Never), [`Respond`](crate::Respond), ...
+    /// The way in which the step may end the request: [`Never`](crate::Never), [`Respond`](crate::Respond), ...
     type Stop: StopAt<Self::At>;
-    /// Its name: lower case, words joined by `-`; the module's name first.
+    /// The name of the step: lower case, words joined by `-`, beginning with the module's name.
     const NAME: &'static str;
     /// The description, a sentence.
     const ABOUT: &'static str;
-    /// When it runs at all; all must hold. A step with settings runs only where they are configured, without saying so.
+    /// The conditions under which the step runs: all must hold. A step with settings runs only on routes that configure
+    /// them; it needs no filter for that.
     const FILTERS: &'static [Filter];
-    /// Selects the threads for heavy work. Default: light.
+    /// Selects the thread of the request or the threads for heavy work. Default: light.
     const WEIGHT: Weight = Weight::Light;
-    /// Set if a request goes on when the step panics; otherwise the response is 500. The same applies when a light step has blocked
-    /// its thread for so long that the platform has moved it to those for heavy work, and there is no place; otherwise the response
-    /// is 503. Default: false.
+    /// True if the request continues when the step panics; if false, the response is 500. The constant also decides about a
+    /// light step that has blocked its thread for too long, so that the platform runs it on the threads for heavy work:
+    /// when their queue is full, the request continues without the step; if false, the response is 503. Default: false.
     const OPTIONAL: bool = false;
-    /// Set if its filter [fetches](crate::BodyFilter::question) other documents: platforms without such
-    /// fetches refuse its key. Default: false.
+    /// True if the step's filter [fetches](crate::BodyFilter::question) other documents. Platforms without such
+    /// fetches refuse the step's key. Default: false.
     const ASKS: bool = false;
 
-    /// Set if its insertions into a response may change while the origin's resource stays the same, so that no 304 may keep an old
-    /// one in use: on a route that configures it, but for dry runs, platforms remove the conditions from requests after the
-    /// phase `upstream-request` ([`Plan::renew`](crate::Plan::renew)), even if the step does not run. It removes the validators
-    /// from the responses itself. Default: false.
+    /// True if the step inserts something into responses that may change while the origin's resource does not. A 304 would
+    /// keep the old insertion in use. So on a route that configures the step, except in a dry run, platforms remove the
+    /// conditions from requests after the phase `upstream-request` ([`Plan::renew`](crate::Plan::renew)), even if the step
+    /// does not run. The step itself removes the validators from the responses. Default: false.
     const RENEWS: bool = false;
 
-    /// Set if it runs after the other steps of its phase, regardless of the order of lists: for steps that need the final response, such as
-    /// content codings. Default: false.
+    /// True if the step runs after all other steps of its phase, regardless of its position in the list of steps. For steps
+    /// that need the final response, such as content codings. Default: false.
     const LAST: bool = false;
 
-    /// Set if it is tried on a partial response (206). If the request can be repeated without `Range`, platforms
-    /// run such steps of the phase `response-body` on the original head, before any other step of the response, and
-    /// with values of their own. If one of them emits [`AskWhole`](crate::AskWhole), the response is dropped and the request
-    /// repeated; their other output is dropped. They must not change the head of a part. Default: false.
+    /// True if the step is tried on a partial response (206). If the request can be repeated without `Range`, platforms
+    /// run such steps of the phase `response-body` on the original head, before any other step of the response, and with
+    /// separate values. If one of them emits [`AskWhole`](crate::AskWhole), the platform drops the response and repeats
+    /// the request. It ignores all other output of the trial. These steps must not change the head of a partial response.
+    /// Default: false.
     const TRIES_PARTS: bool = false;
 
-    /// Returns true if it never does anything with these settings, so that routes with them skip it: for modules whose steps
-    /// each carry out a part of their settings. Default: false.
+    /// Returns true if the step never does anything with these settings; routes with such settings skip it. For modules
+    /// in which each step carries out only a part of the settings. Default: false.
     fn is_idle(_settings: &Self::Settings) -> bool {
         false
     }
 
-    /// Returns true if it never ends a request with these settings: a request goes on without it if it cannot run, or cannot get
-    /// the body that it needs. Default: false.
+    /// Returns true if the step never ends a request with these settings. Then a request continues without the step if the
+    /// step cannot run, or if the body that it needs is not available. Default: false.
     fn only_watches(_settings: &Self::Settings) -> bool {
         false
     }
 
-    /// Returns true if, with these settings, the step refuses requests, or decides which part of them an origin gets, so that skipping it
-    /// matters: a request goes to no origin if one of its conditions has another result for another reading of the path
-    /// ([`Exchange::doubt_path`]). A module guards if any of its steps before the response does. Default: true unless it [only
-    /// watches](Self::only_watches).
+    /// Returns true if, with these settings, the step refuses requests, or decides which parts of a request reach the
+    /// origin. No client may get around such a step: if the origin could read the path in another way, and a condition of
+    /// the step had another result for that reading, the request goes to no origin ([`Exchange::doubt_path`]). A module
+    /// guards if any of its steps before the response does. Default: true unless it [only watches](Self::only_watches).
     fn guards(settings: &Self::Settings) -> bool {
         !Self::only_watches(settings)
     }
 
-    /// How much of the request's body must have been received before the phase `request-body`, bytes. Default: none.
+    /// The length of the request body's start that must have been received before the phase `request-body`, bytes.
+    /// Default: 0.
     fn body(_settings: &Self::Settings) -> usize {
         0
     }
 
-    /// The part of that which is held in memory, bytes: for platforms that can keep a longer body in a temporary file until the step
-    /// runs. The smallest value of a route's steps counts. Default: all.
+    /// The part of [`body`](Self::body) that is held in memory, bytes. Platforms with temporary files keep a longer body in
+    /// one until the step runs. The smallest value of a route's steps counts. Default: all.
     fn body_in_memory(_settings: &Self::Settings) -> usize {
         usize::MAX
     }
 
-    /// The pause in a request's body of unknown length after which the step runs on the received part, so that a client which waits
-    /// for a response to it gets one: the rest bypasses the step. The longest of a route's steps counts.
-    /// Default: none, unless all of them [only watch](Self::only_watches).
+    /// For a request's body of unknown length: after a pause of this length, the step runs on the received part, and the
+    /// rest of the body bypasses it. Otherwise a client that waits for a response before it sends more would wait forever.
+    /// The longest pause of a route's steps counts. Default: none, unless all of them [only watch](Self::only_watches).
     fn body_pause(_settings: &Self::Settings) -> Option<Duration> {
         None
     }
 
-    /// Fields of the request with which the module identifies the client to the origin. On a route that configures the module
-    /// the client's own are removed before the phase `request-identity`, so that no step believes
-    /// them, even if the step does not run: under a `when` that does not hold, in a dry run, and when rules skip it. Names are
-    /// compared without regard to case, and `_` counts as `-`, as it does for many origins. Default: none.
+    /// Fields of the request with which the module identifies the client to the origin. On a route that configures the
+    /// module, the platform removes such fields of the client before the phase `request-identity`, so that no step believes
+    /// them. It does so even if the step does not run: if its `when` does not hold, in a dry run, or if rules skip it.
+    /// Names are compared without regard to case, and `_` counts as `-`, as it does for many origins. Default: none.
     fn identity(_settings: &Self::Settings) -> Vec<Text> {
         Vec::new()
     }
 
-    /// Returns true if [`keeps`](Self::keeps) decides about fields that no step sees, with these settings: those of request trailers for a
-    /// step that runs before there is a response, those of interim responses and of response trailers for one that runs
-    /// later. Default: false.
+    /// Returns true if, with these settings, [`keeps`](Self::keeps) decides about fields that no step sees. If the step
+    /// runs before the response, these are the request trailers; if later, the fields of interim responses and the
+    /// response trailers. Default: false.
     fn sweeps(_settings: &Self::Settings) -> bool {
         false
     }
@@ -123,21 +127,23 @@ pub trait Step: Default + Send + Sync + 'static {
         true
     }
 
-    /// Returns true if a step of the phase `log` runs before the response begins with these settings, so that its lines are in their files
-    /// before the client has the response. The platform waits for the files for a limited time. The outcome that the step reads
-    /// is that of this time: a response that breaks off later has its status, and no error. A platform without this feature
-    /// refuses such settings ([`Plan::logs_first`](crate::Plan::logs_first)). Default: false, the step runs when the exchange is over.
+    /// Returns true if, with these settings, a step of the phase `log` runs before the response begins, so that its lines
+    /// are in the log files before the client has the response. The platform waits for the files for a limited time. The
+    /// step cannot see how the response ends: if it breaks off later, the step has read its status, and no error. A
+    /// platform without this feature refuses such settings ([`Plan::logs_first`](crate::Plan::logs_first)). Default:
+    /// false, the step runs when the exchange is over.
     fn logs_first(_settings: &Self::Settings) -> bool {
         false
     }
 
     /// The thread for this request, if [`WEIGHT`](Self::WEIGHT) is [`Weight::Varies`]: called right before
-    /// [`run`](Self::run), with the same inputs. Should be cheap compared with the work. Default: here.
+    /// [`run`](Self::run), with the same inputs. The call should be cheap compared with the work. Default: this thread.
     fn load(&self, _settings: &Self::Settings, _input: &Self::In<'_>) -> Load {
         Load::Light
     }
 
-    /// Reads its settings. A step may override this to keep in itself what is costly to make of files, for configurations that follow.
+    /// Reads its settings. A step may override this to cache data that is costly to make from files, for the next
+    /// configuration that uses the same files.
     ///
     /// # Errors
     ///
@@ -146,48 +152,48 @@ pub trait Step: Default + Send + Sync + 'static {
         FromNode::from_nodes(nodes, context)
     }
 
-    /// The version of the format of [`save`](Self::save). A process that takes over gets states of its own version alone. Default: 1.
+    /// The version of the format of [`save`](Self::save). A process that takes over gets only states of the same version.
+    /// Default: 1.
     const STATE_VERSION: u16 = 1;
 
-    /// The state that it keeps beyond requests, for a process that takes over from this one. Times in it are on the steady clock, which goes
-    /// on in that process; `now` is the present one, milliseconds. `random` is a number that cannot be guessed from outside. Bounded like
-    /// the state itself. Default: none.
+    /// The state that the step keeps between requests, for a process that takes over from this one. Times in the state are
+    /// of the steady clock, which the other process shares; `now` is the current time of that clock, milliseconds. `random`
+    /// is a number that nobody outside can guess. The size must be bounded. Default: none.
     fn save(&self, _now: u64, _random: u64) -> Option<Vec<u8>> {
         None
     }
 
-    /// Adds the [state](Self::save) of another process to its own. Called at the start and again while requests are served; the bytes may be
-    /// any. Default: ignores them.
+    /// Adds the [state](Self::save) of another process to its own. Called at the start, and again while requests are
+    /// served. The bytes may be invalid. Default: ignores them.
     fn restore(&self, _state: &[u8], _now: u64) {}
 
-    /// Runs it. Must not block; heavy work is declared by [`WEIGHT`](Self::WEIGHT).
+    /// Runs the step. It must not block; a step with heavy work declares this by [`WEIGHT`](Self::WEIGHT).
     fn run(&self, settings: &Self::Settings, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out>;
 }
 
-/// A condition under which a step runs. The first three are decided once for a route, the others cost a look at the
-/// request.
+/// A condition under which a step runs. The first three are decided once for a route, the others for every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
     /// The route asks an upstream.
     Proxied,
     /// The route does not ask an upstream.
     Answered,
-    /// An earlier step of the route writes the value of this name, or adds to the list: for steps without settings
-    /// that carry out requests of others.
+    /// An earlier step of the route writes the value of this name, or adds to the list of this name. For steps without
+    /// settings, which carry out the orders of other steps.
     Written(&'static str),
     /// The request has this method.
     Method(&'static str),
     /// The request has a field of this name.
     RequestField(&'static str),
-    /// The response's status lies between these, both included.
+    /// The response's status is in this range, both ends included.
     Status(u16, u16),
     /// The response has a field of this name.
     ResponseField(&'static str),
 }
 
 impl Filter {
-    /// The result for a route, if it is decided there.
-    /// `written` returns true if an earlier step of the route writes a value.
+    /// The result of the filter, if the route alone decides it; `None` if each request does.
+    /// `written` returns true if an earlier step of the route writes the value of a name.
     pub(crate) fn of_route(self, proxied: bool, written: impl Fn(&str) -> bool) -> Option<bool> {
         match self {
             Self::Proxied => Some(proxied),
@@ -211,11 +217,11 @@ impl Filter {
 /// The thread on which a step runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// On the thread of the request: under some ten microseconds.
+    /// On the thread of the request: for work of less than about ten microseconds.
     Light,
     /// On the threads for heavy work, with a bounded queue.
     Heavy(WhenFull),
-    /// Varies by request: [`Step::load`] returns it, for steps whose work grows with their input.
+    /// The thread differs by request: [`Step::load`] returns it. For steps whose work grows with their input.
     Varies,
 }
 
@@ -235,14 +241,14 @@ pub enum Load {
     Light,
     /// On the threads for heavy work.
     Heavy {
-        /// The treatment if there is no place, or no thread in time.
+        /// The treatment if the queue is full, or no thread is free in time.
         when_full: WhenFull,
-        /// How long it may wait for a thread, at most five seconds; thirty where the request's body lies in a file.
+        /// The longest wait for a thread: at most five seconds, or thirty if the request's body is in a file.
         wait: Duration,
     },
 }
 
-/// The treatment of a heavy step when the queue is full.
+/// The treatment of a heavy step if the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
     /// It runs on the thread of the request, and delays other requests of that thread.
@@ -269,7 +275,7 @@ pub trait ErasedStep: Send + Sync {
     /// The step's declaration.
     fn decl(&self) -> &'static Decl;
 
-    /// The key of the configuration that turns it on.
+    /// The key of the configuration that turns the step on.
     fn key(&self) -> Option<&'static Key>;
 
     /// The type of its settings.
@@ -295,7 +301,7 @@ pub trait ErasedStep: Send + Sync {
     /// See [`Step::guards`].
     fn guards(&self, settings: &(dyn Any + Send + Sync)) -> bool;
 
-    /// How much of the request's body it asks for with these settings, bytes.
+    /// See [`Step::body`].
     fn body(&self, settings: &(dyn Any + Send + Sync)) -> usize;
 
     /// See [`Step::body_in_memory`].
@@ -337,12 +343,12 @@ pub trait ErasedStep: Send + Sync {
     /// The result of [`Step::load`]; the step is about to run.
     fn load(&self, call: Call<'_>) -> Load;
 
-    /// Runs the step if its filters hold. With `dry`, nothing is written but values for other steps in a dry run,
-    /// and the platform must ignore the result.
+    /// Runs the step if its filters hold. With `dry`, the step only writes values for other steps in a dry run, and the
+    /// platform must ignore the result.
     fn run(&self, call: Call<'_>) -> Verdict;
 }
 
-/// All that a step is run with.
+/// The arguments of a call of a step.
 pub struct Call<'a> {
     /// The settings of the route, of the type that the step states.
     pub settings: &'a (dyn Any + Send + Sync),

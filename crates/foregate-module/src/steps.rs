@@ -25,13 +25,13 @@ impl Steps {
         step < Self::LIMIT && self.0[step / 64] >> (step % 64) & 1 == 1
     }
 
-    /// The steps of either set.
+    /// The union of two sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(core::array::from_fn(|word| self.0[word] | other.0[word]))
     }
 
-    /// The steps of both sets.
+    /// The intersection of two sets.
     #[must_use]
     pub(crate) fn both(self, other: Self) -> Self {
         Self(core::array::from_fn(|word| self.0[word] & other.0[word]))

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-/// Returns true if a path has a `..` that some server follows: under any number of encodings, after a `\`, or before a character that ends a segment
-/// for some (`;`, `?`, `#`, NUL). Paths that steps build from client input may have one, and [`RewriteTarget`](crate::RewriteTarget) refuses those.
+/// Returns true if a path has a `..` that some server could follow: under any number of encodings, after a `\`, or
+/// before a character that ends a segment for some servers (`;`, `?`, `#`, NUL). A path that a step builds from
+/// client input may contain such a `..`: [`RewriteTarget`](crate::RewriteTarget) refuses it.
 pub fn has_parent_segment(path: &[u8]) -> bool {
     let mut plain = Vec::with_capacity(path.len());
     for &byte in path {

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
 
-/// Bytes of a field's value, of a body or of a target: a constant of the program, a part of settings that many requests
-/// share, or made for one request. Only the last costs an allocation.
+/// Bytes of a field's value, of a body or of a target: a constant of the program, a part of the settings that many
+/// requests share, or bytes made for one request. Only the last kind costs an allocation.
 #[derive(Clone)]
 pub enum Text {
     /// A constant.

@@ -1,19 +1,22 @@
 //! Validators of responses that filters may change, as requests name them.
 //!
-//! Where a filter changes a body, its strong validator `"a"` becomes the weak one `W/"a"` (RFC 9110, section 8.8.1). Clients send that back:
+//! If a filter changes a body, the strong validator `"a"` of the response becomes the weak one `W/"a"` (RFC 9110,
+//! section 8.8.1). Clients send the weak one back:
 //!
-//! - `If-None-Match` is compared weakly (section 13.1.2), so that it goes on as it is.
-//! - `If-Match` is compared strongly (section 13.1.1): a weak validator never matches, and every `PUT` of an API would fail with 412. It
-//!   is turned back into the strong one, which is the state of the resource that the client has seen.
-//! - `If-Range` with a weak validator never matches either (section 13.1.5), so that the whole is sent. Not all origins see to that, and
-//!   a part of their body must not be joined with one that was changed: the range is not asked for.
+//! - `If-None-Match` is compared weakly (section 13.1.2), so it is sent to the origin unchanged.
+//! - `If-Match` is compared strongly (section 13.1.1): a weak validator never matches, and every `PUT` of an API would
+//!   fail with 412. So the weak validator is turned back into the strong one. It stands for the same state of the
+//!   resource, the one that the client has seen.
+//! - `If-Range` with a weak validator never matches either (section 13.1.5), so the origin has to send the whole body.
+//!   Not all origins do, and a client must not join a part of the original body with a part of the changed one. So
+//!   `If-Range` and `Range` are removed.
 
 use alloc::vec::Vec;
 
 use crate::exchange::Exchange;
 
-/// Restores the validators that the origin knows in a request. Platforms call it where a plan [changes bodies](crate::Plan::changes_bodies),
-/// before the request is sent.
+/// Replaces the validators in a request by those that the origin knows. Platforms call this before they send the
+/// request, if a plan [changes bodies](crate::Plan::changes_bodies).
 pub fn restore_validators(exchange: &mut dyn Exchange) {
     let fields = exchange.request_fields();
     let weak = |value: &[u8]| strong_form(value.trim_ascii()).is_some();
@@ -32,17 +35,17 @@ pub fn restore_validators(exchange: &mut dyn Exchange) {
     }
 }
 
-/// The strong form of a validator that is weak.
+/// The strong form of a weak validator; `None` if it is not weak.
 fn strong_form(tag: &[u8]) -> Option<&[u8]> {
     tag.strip_prefix(b"W/").filter(|strong| strong.starts_with(b"\""))
 }
 
-/// A list of validators with the strong forms of those that are weak; `None` if none is.
+/// A list of validators in which each weak one is replaced by its strong form; `None` if none is weak.
 fn restored(list: &[u8]) -> Option<Vec<u8>> {
     let (mut restored, mut rest) = (Vec::with_capacity(list.len()), list);
     let mut quoted = false;
     while let [byte, behind @ ..] = rest {
-        // Nothing is escaped in a validator (RFC 9110, section 8.8.3).
+        // A quoted validator has no escapes (RFC 9110, section 8.8.3).
         match strong_form(rest).filter(|_| !quoted) {
             Some(strong) => rest = strong,
             None => {

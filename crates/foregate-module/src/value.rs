@@ -5,7 +5,8 @@ use core::net::IpAddr;
 
 use crate::text::Text;
 
-/// A value that one step writes and later steps read; a type that is only a name.
+/// A value that one step writes and later steps read. The implementing type is only a name; [`Data`](Self::Data) is the
+/// type of the value.
 ///
 /// ```
 /// use foregate_module::{Shown, Value};
@@ -32,7 +33,8 @@ pub trait Value: 'static {
     const ABOUT: &'static str;
     /// Its kind in expressions and logs; `None` if only steps read it.
     const SHOWS: Option<Kind> = None;
-    /// The value that the platform writes in answer to this one; only [`Fetch`](crate::Fetch) has one.
+    /// The name of the value that the platform writes in answer to this one. Only a [`Fetch`](crate::Fetch) has such a
+    /// value.
     const ANSWER: Option<&'static str> = None;
 
     /// The value for expressions and logs, of the kind in [`SHOWS`](Self::SHOWS).
@@ -40,8 +42,9 @@ pub trait Value: 'static {
         None
     }
 
-    /// Called when there is no memory for the data that it [holds](crate::Holds), and the request goes on without: keeps small data, such as
-    /// findings, and returns true. Otherwise the value is dropped, unless it owns nothing.
+    /// Called when there is no memory for the data that the value [holds](crate::Holds), and the request continues
+    /// without them. Keeps the small part of the data, such as results, and returns true. If it returns false, the value
+    /// is dropped, unless the value owns no memory.
     fn shrink(_data: &mut Self::Data) -> bool {
         false
     }

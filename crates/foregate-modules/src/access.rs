@@ -9,8 +9,8 @@
 //! }
 //! ```
 //!
-//! The rules are tried in their order, and the first that matches decides; clients without a match are allowed. A request costs one
-//! binary search for any number of networks.
+//! The rules are tried in their order, and the first rule that matches decides. A client that matches no rule is
+//! allowed. A request costs one binary search, regardless of the number of networks.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -83,7 +83,8 @@ const KEY: Key = Key {
     about: "The status for refused clients, 400 to 599.",
 }]);
 
-/// The settings: rules, by their criteria; each has a number, and the least one that matches decides.
+/// The settings: the rules, sorted by their criteria. Each rule has a number; of several rules that match, the one with
+/// the least number decides.
 #[derive(Debug, Default)]
 pub struct Access {
     networks: Ranges,
@@ -91,7 +92,7 @@ pub struct Access {
     unknown_country: Option<u32>,
     unix: Option<u32>,
     all: Option<u32>,
-    /// For each list, by number, whether it allows.
+    /// For each rule, by its number: true for `allow`, false for `deny`.
     allows: Vec<bool>,
     status: u16,
 }
@@ -171,7 +172,7 @@ impl Access {
         Ok(None)
     }
 
-    /// The number of the rule that refuses a client, if one does.
+    /// The number of the rule that refuses a client; `None` if the client is allowed.
     fn refuses(&self, client: Option<IpAddr>, country: Option<CountryCode>) -> Option<u32> {
         let by_address = match client {
             Some(client) => self.networks.get(client),

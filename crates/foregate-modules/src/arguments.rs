@@ -32,7 +32,7 @@ pub(crate) fn field_name(argument: &Argument) -> Result<Text, Problem> {
 /// Fields of requests that no module may set: they identify the requested host and the client.
 const CLIENTS_OWN: [&str; 3] = ["host", "authorization", "cookie"];
 
-/// The name of a field of requests in which a module tells something.
+/// The name of a request field in which a module tells something to the origin.
 pub(crate) fn told_in(argument: &Argument) -> Result<Text, Problem> {
     let name = field_name(argument)?;
     match CLIENTS_OWN.iter().find(|own| name.eq_ignore_ascii_case(own.as_bytes())) {
@@ -60,7 +60,7 @@ pub(crate) fn host(argument: &Argument) -> Result<Text, Problem> {
     Ok(String::from(text).into())
 }
 
-/// A text that can stand in quotes in a field: a realm.
+/// A realm: a text that may be used as a quoted string in a field. `otherwise` is the default.
 pub(crate) fn quotable<'a>(argument: Option<&'a Argument>, otherwise: &'a str) -> Result<&'a str, Problem> {
     /// The longest realm, bytes.
     const MOST: usize = 255;
@@ -93,8 +93,8 @@ pub(crate) fn cookies<'f>(fields: &'f dyn Fields, name: &str, most: usize) -> Ve
     found
 }
 
-/// The value of a field; of several of the name all of them, as RFC 9110, section 5.3, puts them together, and the pieces of
-/// a cookie as RFC 9113, section 8.2.3, does.
+/// The value of a field. If there are several fields of the name, their values are joined: with commas (RFC 9110,
+/// section 5.3), or for `cookie` with semicolons (RFC 9113, section 8.2.3).
 pub(crate) fn joined<'f>(fields: &'f dyn Fields, name: &'f str) -> Option<Cow<'f, [u8]>> {
     let mut values = fields.all(name);
     let mut value = Cow::Borrowed(values.next()?);

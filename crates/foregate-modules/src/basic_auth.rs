@@ -7,8 +7,9 @@
 //! }
 //! ```
 //!
-//! Verifying a password takes milliseconds on purpose. So it happens on the threads for heavy work, and only for
-//! credentials that were not verified recently: one step looks them up, one verifies, one decides.
+//! Verifying a password takes milliseconds on purpose. So it is done on the threads for heavy work, and only for
+//! credentials that were not verified recently. There are three steps: the first looks the credentials up in a cache,
+//! the second verifies them if they are not there, the third decides about the request.
 
 mod cache;
 mod hashes;
@@ -42,7 +43,7 @@ pub use self::hashes::Hash;
 const USERS_MOST: usize = 100_000;
 /// The largest file of users, bytes.
 const FILE_MOST: usize = 16 << 20;
-/// The most bytes of user and password together; longer ones are wrong.
+/// The most bytes of user and password together. Longer credentials count as wrong.
 const CREDENTIALS_MOST: usize = 1024;
 /// The longest user name, bytes.
 const NAME_MOST: usize = 255;
@@ -109,7 +110,7 @@ pub struct Users {
     user_field: Option<Text>,
     strip: bool,
     cache: Cache,
-    /// The step that verifies, to leave it out.
+    /// The step that verifies credentials. It is skipped if nothing has to be verified.
     verify: Steps,
 }
 
@@ -253,7 +254,7 @@ impl Credentials {
 }
 
 impl Users {
-    /// The user of credentials that fit.
+    /// The user, if the password is correct.
     fn verify(&self, credentials: &Credentials) -> Option<&str> {
         let user = core::str::from_utf8(credentials.user()).ok();
         let known = user.and_then(|user| self.users.get_key_value(user));
@@ -276,7 +277,7 @@ pub struct Presented;
 /// See [`Presented`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialState {
-    /// There are none, or none that can be understood.
+    /// The request has no credentials, or none that can be parsed.
     Nothing,
     /// The credentials are wrong.
     Wrong,
@@ -316,7 +317,7 @@ impl Value for AuthUser {
     }
 }
 
-/// Looks credentials up among recently verified ones.
+/// Looks up the request's credentials in the cache of recently verified credentials.
 #[derive(Debug, Default)]
 pub struct LookUp;
 
@@ -360,7 +361,8 @@ impl Step for Verify {
     const NAME: &'static str = "basic-auth-verify";
     const ABOUT: &'static str = "Verifies credentials, which takes milliseconds.";
     const FILTERS: &'static [Filter] = &[];
-    // Without a result no client may pass, and a queue would serve an attacker.
+    // Without a result, no client may pass. If the queue is full, the request is refused at once: verifying on its own
+    // thread would only help an attacker.
     const WEIGHT: Weight = Weight::Heavy(WhenFull::Error);
 
     fn run(&self, users: &Users, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
@@ -376,7 +378,7 @@ impl Step for Verify {
     }
 }
 
-/// Lets in, or asks for a password.
+/// Lets the request pass, or asks for a password (401).
 #[derive(Debug, Default)]
 pub struct BasicAuth;
 

@@ -64,7 +64,7 @@ pub struct RequestLimit(u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadTypes {
     patterns: Vec<MediaPattern>,
-    /// The patterns as the value of `Accept`, for responses that refuse a type.
+    /// The patterns as a value of `Accept`, which tells the client of a refused request the allowed types.
     accept: Arc<[u8]>,
 }
 
@@ -120,7 +120,7 @@ impl Step for LimitRequest {
         settings: &RequestLimit,
         (RequestLength(length), DryRun(dry)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        // A dry run is not to tell of a limit that is known to change nothing.
+        // A dry run does not report a limit if the known length of the body is within it.
         let fits = dry && length.is_some_and(|length| length <= settings.0);
         ControlFlow::Continue((LimitRequestBody(Some(settings.0).filter(|_| !fits)),))
     }
@@ -152,7 +152,7 @@ impl Step for CheckUpload {
         let fits = |value: &[u8]| {
             is_media_type(value) && settings.patterns.iter().any(|pattern| pattern.fits(value))
         };
-        // With two types, the reader of the body chooses one of them, so neither can be trusted.
+        // If the request states two types, the origin may use either of them, so neither can be trusted.
         if types.next().is_some_and(fits) && types.next().is_none() {
             return ControlFlow::Continue(());
         }
@@ -182,7 +182,7 @@ impl Step for LimitResponse {
         settings: &ResponseLimit,
         (Method(method), Status(status), ResponseFields(response)): Self::In<'_>,
     ) -> ControlFlow<Replace, Self::Out> {
-        // Their length describes a response that the client has.
+        // The `content-length` of a 304 describes a body that the client already has.
         if matches!(status, 204 | 304) {
             return ControlFlow::Continue((FilterResponseBody(None),));
         }
@@ -221,7 +221,7 @@ impl BodyFilter for Countdown {
     }
 
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        // It holds nothing, but the rest would pass unlimited.
+        // The filter holds no data that would be lost, but without it, the rest of the body would pass without a limit.
         Err(Bail::Break)
     }
 

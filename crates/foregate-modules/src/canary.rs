@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Every client draws a number below 10,000 and keeps it: in a cookie, or as the hash of an expression. The canary gets
-//! the clients with numbers below its share, so a greater share adds clients and moves none back.
+//! the clients with numbers below its share. So a greater share adds clients, and no client moves back.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,7 @@ use crate::lists::{OF_SHARED_CACHES, vary};
 
 /// The numbers that clients draw are below this: a hundredth of a percent each.
 const DRAWS: u32 = 10_000;
-/// How long a client keeps its side by default.
+/// How long a client keeps its drawn number by default.
 const MAX_AGE: Duration = Duration::from_secs(30 * 86_400);
 const AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 86_400);
 
@@ -87,7 +87,7 @@ static PROPS: [Prop; 6] = [
 /// The selection of clients for the canary.
 pub struct CanarySettings {
     upstream: UpstreamId,
-    /// Numbers below this one go to the canary.
+    /// Clients with numbers below this one go to the canary.
     share: u32,
     cookie: Option<String>,
     max_age: Duration,
@@ -168,7 +168,7 @@ pub struct CanaryGroup;
 pub enum Side {
     /// The canary's upstream.
     Canary,
-    /// To the route's own.
+    /// The route's own upstream.
     Stable,
 }
 
@@ -214,7 +214,7 @@ impl CanarySettings {
         if draw < self.share { Side::Canary } else { Side::Stable }
     }
 
-    /// The side of a request, and the drawn number if its client has to keep it.
+    /// The group of a request, and the drawn number if the client has to store it.
     fn decide(&self, view: &View<'_>, fields: &dyn Fields, random: u64) -> (Side, Option<u32>) {
         if let Some(side) = self.header.as_ref().and_then(|name| word(fields.named(name).next()?)) {
             return (side, None);
@@ -227,7 +227,7 @@ impl CanarySettings {
             return (self.side(draw), None);
         }
         let value = self.key.as_ref().and_then(|key| key.evaluate(view));
-        // An empty value is shared by all requests without it.
+        // All requests without a value would share the hash of the empty value, and go to the same group.
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             // Stable across processes: a fixed key; guessing the hash gains nothing.
             let mut hasher = SipHasher13::new_with_keys(0, 0);
@@ -282,7 +282,7 @@ impl Step for CanaryUpstream {
     }
 }
 
-/// Stores the draw at the client, and tells caches on which fields the choice depends.
+/// Stores the drawn number in a cookie of the client, and lists in `Vary` the fields that the choice depends on.
 #[derive(Debug, Default)]
 pub struct CanaryCookie;
 
@@ -299,7 +299,7 @@ impl Step for CanaryCookie {
     fn run(&self, settings: &CanarySettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (Read(draw), Scheme(scheme), ResponseFields(response)) = input;
         let mut edits = Edits::new();
-        // A cache must not give one client's side to others (RFC 9110, section 12.5.5).
+        // A cache must not send the response of one group to clients of the other (RFC 9110, section 12.5.5).
         if let Some(header) = &settings.header {
             edits = vary(edits, response, header.clone());
         }
@@ -311,7 +311,7 @@ impl Step for CanaryCookie {
             let age = settings.max_age.as_secs();
             let secure = if scheme == "https" { "; Secure" } else { "" };
             let cookie = format!("{name}={draw}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}");
-            // All clients of a cache would otherwise share the draw.
+            // Otherwise all clients of a shared cache would get the same number.
             edits = edits.append("set-cookie", cookie).append("cache-control", "private");
             edits = OF_SHARED_CACHES.iter().fold(edits, |edits, name| edits.remove(*name));
         }

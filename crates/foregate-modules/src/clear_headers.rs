@@ -5,8 +5,8 @@
 //! clear-headers "x-internal-*" "x-debug-token" file="internal-headers.txt" builtin=#true responses=#true
 //! ```
 //!
-//! NameSet are exact, or prefixes with a `*` at the end; `_` counts as `-`, as it does for CGI programs. The fields are found in one
-//! pass over the head, by a trie made at load (see [`trie`]), and removed in one pass, by their numbers.
+//! Names are exact, or prefixes with a `*` at the end; `_` counts as `-`, as it does for CGI programs. The fields are
+//! found in one pass over the head, by a trie made at load (see [`trie`]), and removed in one pass, by their numbers.
 
 pub mod trie;
 
@@ -28,7 +28,7 @@ use self::trie::{LENGTH_LIMIT, NAMES_LIMIT, NameSet};
 /// The largest file of names, bytes.
 const FILE_LIMIT: usize = 1 << 20;
 
-/// NameSet of fields that proxies, clouds and gateways set for servers that trust them, one to a line.
+/// Names of fields that proxies, clouds and gateways set for servers that trust them, one per line.
 const BUILTIN: &str = include_str!("clear_headers/builtin.txt");
 
 const KEY: Key = Key {
@@ -73,7 +73,7 @@ const KEY: Key = Key {
     },
 ]);
 
-/// The settings: which names, and where.
+/// The settings: the names, and whether they are cleared from requests, responses or both.
 #[derive(Debug)]
 pub struct ClearHeaders {
     names: NameSet,
@@ -132,12 +132,12 @@ fn cleared(node: &Node) -> Result<(bool, bool), Problem> {
     Ok(cleared)
 }
 
-/// The names that ship.
+/// The built-in names.
 pub fn builtin() -> impl Iterator<Item = &'static str> {
     BUILTIN.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// NameSet as they are written.
+/// The names as they are written in the settings.
 #[derive(Default)]
 struct Patterns<'t> {
     exact: Vec<&'t [u8]>,
@@ -248,7 +248,7 @@ impl Step for ClearResponse {
     const NAME: &'static str = "clear-headers-response";
     const ABOUT: &'static str = "Removes internal fields from the response.";
     const FILTERS: &'static [Filter] = &[];
-    // No step adds a field after it.
+    // This step runs last, so that no later step adds a field.
     const LAST: bool = true;
     fn is_idle(settings: &ClearHeaders) -> bool {
         !settings.responses

@@ -5,10 +5,11 @@
 //! trusted-proxies "private" file="cdn-networks.txt" header="forwarded" scheme-header="forwarded"
 //! ```
 //!
-//! Each proxy adds the address that it saw to the right of a list. The list is walked from the right, as long as the
-//! writer of an entry is trusted: the first address that is no trusted proxy's is the client. The walk stops before
-//! the first entry that is not an address; a client can forge everything left of it. Without this key no
-//! forwarded address is believed. The scheme of the client's request is taken from a field, too, if one is named.
+//! Each proxy appends the address of its peer at the right end of a list. The list is read from the right, as long as
+//! a trusted proxy wrote the entry: the first address that does not belong to a trusted proxy is the client's.
+//! Reading stops before an entry that is not an address, because a client can forge everything to the left of it.
+//! Without this key, no forwarded address is believed. With `scheme-header`, the scheme of the client's request is
+//! read from a field, too.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -24,7 +25,7 @@ use foregate_module::{
 use crate::ranges::{self, Network, NetworkError, Ranges};
 use crate::token::is_token;
 
-/// The most entries that are walked. A client behind more proxies is seen as the last of these.
+/// The most entries that are read. If there are more proxies, the last one that was read counts as the client.
 const HOPS_LIMIT: usize = 64;
 
 /// The word for the networks of [`ranges::PRIVATE`].
@@ -93,13 +94,13 @@ pub struct TrustedProxies {
     scheme: Option<Header>,
 }
 
-/// The field that has the address or the scheme.
+/// The field that contains the address or the scheme.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Header {
     /// `Forwarded` (RFC 7239).
     #[default]
     Forwarded,
-    /// A field that has nothing else.
+    /// A field of this name, which contains nothing else.
     List(alloc::string::String),
 }
 
@@ -143,7 +144,7 @@ fn read_header(node: &Node, prop: &str) -> Result<Option<Header>, Problem> {
     }))
 }
 
-/// The networks that are trusted, and whether Unix sockets are.
+/// The trusted networks, and true if Unix sockets are trusted.
 fn read_peers(node: &Node, context: &mut dyn Context) -> Result<(Vec<Network>, bool), Problem> {
     let (mut networks, mut unix) = (Vec::new(), false);
     let mut mistakes = Mistakes::default();
@@ -178,7 +179,7 @@ impl TrustedProxies {
         address.map_or(self.unix, |address| self.networks.get(address).is_some())
     }
 
-    /// The client, if it is not the peer, and the peer is trusted.
+    /// The client, if the peer is a trusted proxy. Without an address if the client is the peer itself.
     fn client(&self, fields: &dyn Fields) -> ForwardedHop {
         let (name, last): (_, Last) = match &self.header {
             Header::Forwarded => ("forwarded", last_element),
@@ -193,7 +194,7 @@ impl TrustedProxies {
                 }
             };
             let Some(hop) = hop else { return believed };
-            // The scheme of a hop counts even if the hop states no address.
+            // An entry that states no address keeps the address of the entry before it; its scheme counts.
             believed = ForwardedHop { address: hop.address.or(believed.address), secure: hop.secure };
             if hop.address.is_none() || !self.trusts(hop.address) {
                 return believed;
@@ -202,7 +203,8 @@ impl TrustedProxies {
         believed
     }
 
-    /// The scheme according to the last proxy that wrote it: true for `https`, false for `http`.
+    /// The scheme of the client's request, as the last proxy that stated one has written it: true for `https`, false for
+    /// `http`.
     fn secure(&self, client: ForwardedHop, fields: &dyn Fields) -> Option<bool> {
         match self.scheme.as_ref()? {
             Header::Forwarded => client.secure,
@@ -211,11 +213,11 @@ impl TrustedProxies {
     }
 }
 
-/// A function that takes the last entry off a list: the rest, and the entry.
+/// A function that splits the last entry off a list. It returns the rest of the list, if any, and the entry.
 type Last = fn(&[u8]) -> (Option<&[u8]>, &[u8]);
 
-/// The entries of a list over all fields of a name, from the right. Lists may have empty members (RFC 9110, section 5.6.1), which
-/// are none.
+/// The entries of a list, from the right. All fields of a name form one list. Empty members, which a list may have
+/// (RFC 9110, section 5.6.1), are left out.
 fn from_the_right<'f>(fields: &'f dyn Fields, name: &str, last: Last) -> impl Iterator<Item = &'f [u8]> {
     let values = (0..fields.count()).rev().filter_map(|number| fields.field(number));
     let values = values.filter(move |(found, _)| found.eq_ignore_ascii_case(name.as_bytes()));
@@ -250,8 +252,8 @@ fn last_entry(value: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// Splits at the last comma outside of quotes. The search runs from the right, so that a quote that a client has left open does
-/// not swallow the entries of trusted proxies after it.
+/// Splits at the last comma outside of quotes. The search runs from the right: a quote that a client has left open then
+/// cannot hide the entries that trusted proxies have appended.
 fn last_element(value: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let mut quoted = false;
     for (at, byte) in value.iter().enumerate().rev() {
@@ -279,8 +281,9 @@ fn listed(entry: &[u8]) -> Option<IpAddr> {
     text.parse::<SocketAddr>().ok().map(|address| address.ip().to_canonical())
 }
 
-/// Parses an element of `Forwarded`: the parameters `for` and `proto` (RFC 7239, section 4). `None` for an element that is
-/// malformed or has one of them twice; one that is `unknown` or obfuscated is no address.
+/// Parses an element of `Forwarded`: the parameters `for` and `proto` (RFC 7239, section 4). Returns `None` for an
+/// element that is malformed, or has one of these parameters twice. An `unknown` or obfuscated identifier yields no
+/// address.
 fn forwarded(element: &[u8]) -> Option<ForwardedHop> {
     let mut address = None;
     let mut proto = None;
@@ -293,7 +296,7 @@ fn forwarded(element: &[u8]) -> Option<ForwardedHop> {
         }
         let (value, quoted, after) = match value.strip_prefix(b"\"") {
             Some(inner) => {
-                // Addresses need no escapes; any other parameter may have them.
+                // An address never needs an escape, but the value of any other parameter may have one.
                 let end = closing_quote(inner)?;
                 (&inner[..end], true, &inner[end + 1..])
             }

@@ -9,9 +9,10 @@
 //! }
 //! ```
 //!
-//! The coding is negotiated by `Accept-Encoding`: the one with the highest quality, among equals the first of `codings`. Never
-//! compressed are responses that are encoded already, parts of bodies, those with the cache directive `no-transform`,
-//! and those of other types. `Vary: Accept-Encoding` is added wherever another client might get another coding.
+//! The coding is negotiated by `Accept-Encoding`: the coding with the highest quality is used, among equals the first
+//! of `codings`. A response is not compressed if it is already encoded, is partial, has the cache directive
+//! `no-transform`, or is of another type. `Vary: Accept-Encoding` is added to each response that another client might
+//! get in another coding.
 
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -28,7 +29,7 @@ use crate::decompression::Decompressed;
 use crate::lists::{has_element, vary};
 use crate::media_type::MediaPattern;
 
-/// The media types that are compressed without being named: text, in the wide sense.
+/// The media types that are compressed by default: text, in a wide sense.
 const TYPES: [&str; 7] = [
     "text/*",
     "application/json",
@@ -38,7 +39,7 @@ const TYPES: [&str; 7] = [
     "application/*+xml",
     "image/svg+xml",
 ];
-/// Shorter bodies are not worth it, bytes.
+/// The default of `minimum`, bytes: compressing a shorter body is not worth the time.
 const MINIMUM: u64 = 256;
 /// The largest value of `minimum`, bytes.
 const MINIMUM_LIMIT: u64 = 1 << 30;
@@ -153,7 +154,7 @@ impl FromNode for Compression {
     }
 }
 
-/// The codings, each with the level that it has by itself.
+/// The codings of the settings, each with its default level.
 fn read_codings(node: Option<&Node>) -> Result<Vec<(ContentCoding, u32)>, Problem> {
     let standard = [ContentCoding::Zstd, ContentCoding::Brotli, ContentCoding::Gzip];
     let mut codings = Vec::from(standard);
@@ -199,7 +200,7 @@ impl Step for Compress {
     const NAME: &'static str = "compress";
     const ABOUT: &'static str = "Compresses responses as clients ask for it.";
     const FILTERS: &'static [Filter] = &[Filter::Status(200, 599)];
-    // Its filter comes after those that need the plain body, also of modules that do not ship.
+    // The filter must come after all filters that need the plain body, including those of third-party modules.
     const LAST: bool = true;
 
     fn run(
@@ -225,7 +226,7 @@ impl Step for Compress {
             && settings.is_worth_it(response, None)
             && !has_element(response, "cache-control", b"no-transform")
         {
-            // A part of a response that others get compressed.
+            // This client gets a part; other clients may get the whole response, compressed.
             let edits = vary(Edits::new(), response, VARY);
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         }
@@ -237,7 +238,8 @@ impl Step for Compress {
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         };
         if short {
-            // Others have no way to do without memory; the client takes the body as it is, too.
+            // Memory is short. Compression can be left out, because the client also accepts the body as it is; other filters need
+            // the memory more.
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         }
         let filter = coding::encoder(Self::NAME, coding, level, length);
@@ -246,9 +248,9 @@ impl Step for Compress {
     }
 }
 
-/// Encodes responses that were decoded for a filter, as their origin had: see
-/// [`DecodeForFilters`](crate::decompression::DecodeForFilters). Where `compress` has encoded them as the client likes best,
-/// nothing is left to do.
+/// Encodes responses that were decoded for a filter again, with the origin's coding: see
+/// [`DecodeForFilters`](crate::decompression::DecodeForFilters). If `compress` has already encoded the response with
+/// the client's preferred coding, this step does nothing.
 #[derive(Debug, Default)]
 pub struct EncodeAgain;
 
@@ -295,9 +297,9 @@ impl Compression {
         self.types.iter().any(|pattern| pattern.fits(content_type))
     }
 
-    /// The changes of a 304 to match the response that it represents (RFC 9110, section 15.4.5): `Vary`, unless its head shows that
-    /// that response would not have been compressed; and for a client that has the compressed one, the weak form of the validator, which
-    /// the client knows.
+    /// The changes that a 304 needs to match the response that it stands for (RFC 9110, section 15.4.5). `Vary` is added,
+    /// unless the head shows that this response would not have been compressed. For a client with the compressed response,
+    /// the validator gets its weak form, which is the one that the client knows.
     fn revalidated(&self, request: &dyn Fields, response: &dyn Fields) -> Edits {
         let mut edits = Edits::new();
         if response.get("content-encoding").is_some()
@@ -313,7 +315,7 @@ impl Compression {
     }
 }
 
-/// The weak form of a 304's validator, where the client knows that: it has a body that was changed on its way.
+/// The weak form of a 304's validator, if the client has sent it: then the client's copy was changed by a filter.
 pub(crate) fn known_validator(request: &dyn Fields, response: &dyn Fields) -> Option<Edit> {
     let strong = response.get("etag").filter(|tag| tag.starts_with(b"\""))?;
     let weak = [b"W/", strong].concat();
@@ -330,7 +332,7 @@ pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
         && !has_element(response, "cache-control", b"no-transform")
 }
 
-/// The length of the body, if the head has it.
+/// The length of the body, if the head states it.
 fn length(response: &dyn Fields) -> Option<u64> {
     core::str::from_utf8(response.get("content-length")?).ok()?.trim().parse().ok()
 }

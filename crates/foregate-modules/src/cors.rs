@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Preflight requests are answered here with 204, and no origin server sees them. CORS fields of the origin server
-//! are replaced. A page of another origin gets no field and no error: its browser then refuses it the response.
+//! are replaced. A page of an origin that is not allowed gets the response without CORS fields and without an error:
+//! its browser then does not let the page read the response.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -36,10 +37,10 @@ const LIST_LIMIT: u8 = 200;
 const MAX_AGE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The default of `max-age`.
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// The longest list of names that is granted by repeating it, bytes.
+/// The longest list of requested names that is granted by sending it back, bytes.
 const ECHO_LIMIT: usize = 4096;
 
-/// The fields by which an origin server would speak of CORS.
+/// The CORS fields, which are removed from the origin server's responses.
 const FIELDS: [&str; 7] = [
     "access-control-allow-origin",
     "access-control-allow-credentials",
@@ -138,15 +139,15 @@ struct Origins {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum OriginPattern {
     Exactly(Vec<u8>),
-    /// `https://` and `.example.com:8443`: any host between them.
+    /// Any subdomain: the text before and after the host's variable part, such as `https://` and `.example.com:8443`.
     Subdomains(Vec<u8>, Vec<u8>),
 }
 
-/// The methods or headers that a preflight is granted.
+/// The methods or headers that a preflight request may be granted.
 enum Grant {
     /// All names that the request asks for.
     All,
-    /// These, as they are written; `None` for nothing.
+    /// These names, as they are written; `None` for no names.
     These(Option<Text>),
 }
 
@@ -184,7 +185,7 @@ impl FromNode for Cors {
     }
 }
 
-/// Checks that pages may use a method at all, and that browsers spell it so (Fetch, section 2.2.1).
+/// Checks that browsers let pages use a method, and that they spell it in this way (Fetch, section 2.2.1).
 fn check_method(argument: &Argument) -> Result<(), Problem> {
     const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
     const IN_UPPER_CASE: [&str; 6] = ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
@@ -252,7 +253,7 @@ impl OriginPattern {
         let text = text.to_ascii_lowercase();
         let (scheme, host) = text.split_once("://")?;
         let (name, port) = match host.rsplit_once(':') {
-            // An address of IPv6 has colons of its own, and brackets around them.
+            // An IPv6 address contains colons, but it stands in brackets.
             Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
             _ => (host, None),
         };
@@ -313,13 +314,13 @@ impl Grant {
     fn say(&self, asked: Option<&[u8]>) -> Option<Text> {
         match self {
             Self::These(these) => these.clone(),
-            // With credentials `*` means nothing but itself, so the requested names are repeated.
+            // With credentials, `*` is no wildcard for browsers, so the requested names are sent back.
             Self::All => asked.filter(|asked| is_list(asked)).map(|asked| asked.to_vec().into()),
         }
     }
 }
 
-/// Returns true for a list of names with commas between them, of limited length.
+/// Returns true for a list of names that are separated by commas, and that is not too long.
 fn is_list(asked: &[u8]) -> bool {
     let names = |element: &[u8]| is_token(element.trim_ascii());
     asked.len() <= ECHO_LIMIT && asked.split(|byte| *byte == b',').all(names)
@@ -362,7 +363,7 @@ impl Cors {
             return Some("*".into());
         }
         let origin = origin.filter(|origin| self.origins.contain(origin, view))?;
-        // A value that no field can hold is dropped when the field is made.
+        // If the value is no valid field value, it is dropped when the field is made.
         Some(origin.to_vec().into())
     }
 
@@ -386,14 +387,14 @@ impl Value for Preflight {
     }
 }
 
-/// The marks of a preflight.
+/// The filters that match a preflight request.
 const PREFLIGHT: &[Filter] = &[
     Filter::Method("OPTIONS"),
     Filter::RequestField("origin"),
     Filter::RequestField("access-control-request-method"),
 ];
 
-/// Recognises preflight requests before anybody else is asked about them: browsers send them without credentials.
+/// Recognises preflight requests before authentication: browsers send them without credentials.
 #[derive(Debug, Default)]
 pub struct RecognisePreflight;
 
@@ -450,7 +451,7 @@ impl Step for CorsPreflight {
     }
 }
 
-/// Says which pages may use a response, instead of the origin server.
+/// Replaces the origin server's CORS fields by the ones of the settings: they state which pages may read a response.
 #[derive(Debug, Default)]
 pub struct CorsResponse;
 

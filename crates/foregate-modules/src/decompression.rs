@@ -10,9 +10,9 @@
 //! }
 //! ```
 //!
-//! Responses are decoded for clients that do not accept their coding (NGINX's `gunzip`), or always, so that
-//! `compress` can encode them as the client likes best. Requests are decoded for origins that cannot; one with an unknown coding
-//! is answered with 415.
+//! Responses are decoded for clients that do not accept their coding (as with NGINX's `gunzip`), or always, so that
+//! `compress` can encode them with the client's preferred coding. Requests are decoded for origins that cannot decode
+//! them; a request with an unknown coding is answered with 415.
 
 use core::ops::ControlFlow;
 
@@ -27,8 +27,8 @@ use crate::coding::{self, AcceptEncoding, Limits};
 use crate::compression::{VARY, is_whole, known_validator};
 use crate::lists::vary;
 
-/// Fields that the origin could not verify in a decoded request: digests are of the content, or of it with its coding (RFC 9530, sections 2
-/// and 3).
+/// Digest fields. The origin could not verify them in a decoded request, because they cover the encoded body (RFC 9530,
+/// sections 2 and 3).
 const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 /// The bounds of `limit`, bytes.
 const LIMIT: (u64, u64) = (1024, 1 << 40);
@@ -110,8 +110,8 @@ pub struct Decompression {
     request_limits: Limits,
 }
 
-/// The limits for requests, by default: a client must not make an origin receive more than a hundred bytes for each
-/// that it sends.
+/// The default limits for requests: for each byte that a client sends, the origin must not receive more than a hundred
+/// bytes.
 const REQUESTS: Limits = Limits { total: Limits::TOTAL, ratio: 100, free: 4 << 10 };
 /// The bounds of `request-free`, bytes.
 const FREE: (u64, u64) = (0, 1 << 40);
@@ -160,7 +160,7 @@ impl FromNode for Decompression {
     }
 }
 
-/// Decodes bodies of requests. So early, that every other filter of the body sees it plain.
+/// Decodes bodies of requests, before any other filter, so that all filters see the plain body.
 #[derive(Debug, Default)]
 pub struct DecompressRequest;
 
@@ -208,7 +208,7 @@ impl Step for DecompressRequest {
     }
 }
 
-/// Set if the body of a response is decoded, so that its length differs from the head.
+/// Set if the body of a response is decoded: its length then differs from the `content-length` in the head.
 #[derive(Debug)]
 pub struct Decompressed;
 
@@ -265,7 +265,8 @@ impl Step for DecompressResponse {
 }
 
 impl Decompression {
-    /// The changes of a 304 to match the response that it represents (RFC 9110, section 15.4.5), which may have been decoded.
+    /// The changes that a 304 needs to match the response that it stands for (RFC 9110, section 15.4.5), because that
+    /// response may have been decoded.
     fn revalidated(&self, request: &dyn Fields, response: &dyn Fields) -> Edits {
         let mut edits = Edits::new();
         if self.responses == Responses::Never {
@@ -278,8 +279,8 @@ impl Decompression {
     }
 }
 
-/// Decodes responses for filters after it that need them plain. The client's body is encoded again: see
-/// [`EncodeAgain`](crate::compression::EncodeAgain).
+/// Decodes responses for later filters that need the plain body. Afterwards, the body is encoded again for the
+/// client: see [`EncodeAgain`](crate::compression::EncodeAgain).
 #[derive(Debug, Default)]
 pub struct DecodeForFilters;
 

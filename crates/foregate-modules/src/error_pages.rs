@@ -1,4 +1,4 @@
-//! Own pages for errors, instead of the plain ones of the proxy or of an origin.
+//! Custom error pages, in place of those of the proxy or of an origin.
 //!
 //! ```kdl
 //! error-pages {
@@ -9,9 +9,10 @@
 //! }
 //! ```
 //!
-//! The first `page` with the response's status is taken. Its text stands in the configuration, in a file, or is fetched
-//! from an upstream, and kept for a while; when that fails, the original stays. Tokens in braces are replaced. Fields of the
-//! original stay (`retry-after`, `www-authenticate`, `set-cookie`), but those that describe its body.
+//! The first `page` with the response's status is used. Its text is in the configuration or in a file, or it is
+//! fetched from an upstream and cached; if the fetch fails, the original response is sent. Tokens in braces are
+//! replaced. The page keeps the fields of the original response (such as `retry-after`, `www-authenticate`,
+//! `set-cookie`), except those that describe its body.
 //!
 //! The value `error-page.source`, which is a note of the access log as well, tells where the page came from: `text`,
 //! `file`, `fetched`, `json`, or `original` when fetching failed. The metric
@@ -49,14 +50,14 @@ const PAGE_LIMIT: usize = 1 << 20;
 /// The most pages.
 const PAGES_LIMIT: usize = 250;
 
-/// Statuses that can have a page. An origin's status beyond 599 is an error of its own kind, and passes unchanged
-/// without a page.
+/// Statuses that can have a page. An origin may use statuses above 599 for errors of its own; such a response passes
+/// unchanged if there is no page for it.
 const STATUSES: RangeInclusive<u64> = 300..=999;
 
-/// The type of a page that names none.
+/// The default media type of a page.
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Fields that describe the body that is replaced; all others stay.
+/// Fields that describe the replaced body, and are removed with it. All other fields are kept.
 const OF_THE_BODY: [&str; 14] = [
     "content-type",
     "content-length",
@@ -178,7 +179,7 @@ impl Of {
     fn holds(self, source: Source<'_>) -> bool {
         match source {
             Source::Upstream => self != Self::Proxy,
-            // `respond` and some modules already send text from the configuration.
+            // These responses already have a text from the configuration, such as that of `respond`.
             Source::Route | Source::Nobody | Source::Step { meant: true, .. } => false,
             Source::Error(_) | Source::Step { meant: false, .. } => self != Self::Origin,
         }
@@ -210,7 +211,7 @@ pub struct ErrorPages {
     json: Option<PageTemplate>,
 }
 
-/// No page.
+/// The entry of a status without a page.
 const NONE: u8 = u8::MAX;
 
 impl FromNode for ErrorPages {
@@ -340,7 +341,7 @@ fn read_body(node: &Node, escape: Escape, context: &mut dyn Context) -> Result<B
     })
 }
 
-/// The template of a text that `argument` says or names.
+/// The template of a text, which `argument` contains, or whose file it names.
 fn read_template(
     argument: &Argument,
     text: &[u8],
@@ -371,7 +372,7 @@ fn duration(node: &Node, name: &str, default: Duration) -> Result<Duration, Prob
 
 impl ErrorPages {
     fn page(&self, status: u16, source: Source<'_>) -> Option<&Page> {
-        // It represents a response that the client has, with the fields of that one (RFC 9110, section 15.4.5).
+        // A 304 stands for a response that the client already has, and repeats its fields (RFC 9110, section 15.4.5).
         if status == 304 {
             return None;
         }
@@ -380,7 +381,7 @@ impl ErrorPages {
     }
 }
 
-/// The page that is fetched.
+/// The fetch of a page, and its answer.
 #[derive(Debug)]
 pub enum PageFetch {}
 
@@ -410,9 +411,9 @@ impl Value for Chosen {
     }
 }
 
-/// Returns true if a client prefers JSON: `application/json`, or a type of its kind, before HTML (RFC 9110, section 12.5.1).
+/// Returns true if a client prefers `application/json`, or another type of JSON, to HTML (RFC 9110, section 12.5.1).
 fn prefers_json(fields: &dyn Fields) -> bool {
-    // The specificity of the range that matches the type, and its weight: the most specific range counts.
+    // For each type: specificity and weight of the media range that matches it. The most specific range counts.
     let (mut json, mut html) = ((0, 0), (0, 0));
     for range in fields.all("accept").flat_map(|value| value.split(|byte| *byte == b',')) {
         let mut parts = range.split(|byte| *byte == b';');
@@ -433,7 +434,7 @@ fn prefers_json(fields: &dyn Fields) -> bool {
     json.1 > html.1
 }
 
-/// Asks for a page that an upstream has.
+/// Fetches the page from an upstream, if it has to be fetched.
 #[derive(Debug, Default)]
 pub struct AskForPage;
 
@@ -537,7 +538,7 @@ impl Page {
 struct ReadyPage {
     content_type: Text,
     body: Text,
-    /// Only this client may see it.
+    /// Set if only this client may see the page, so that no cache may store it.
     personal: bool,
 }
 
@@ -547,16 +548,16 @@ impl ReadyPage {
     }
 }
 
-/// The fetched response, if it is a page.
+/// The fetched response, if it can be used as a page.
 fn usable(fetched: Option<&FetchResult>) -> Option<&FetchResponse> {
     let Some(Ok(answer)) = fetched else { return None };
-    // Tokens cannot be found in a compressed body, nor does the client expect one.
+    // Tokens cannot be found in a compressed body, and the client may not accept the coding.
     let coded = answer.field("content-encoding").is_some_and(|coding| coding != b"identity");
     (answer.status == 200 && !coded).then_some(answer)
 }
 
-/// The fields that stay: all but those that describe the body or the framing. That of a 416 tells the length of the resource (RFC
-/// 9110, section 15.5.17). A `personal` page loses its caching fields.
+/// The fields that are kept: all except those that describe the body or the framing. A 416 keeps its `content-range`,
+/// which states the length of the resource (RFC 9110, section 15.5.17). A `personal` page loses the caching fields.
 fn kept(fields: &dyn Fields, status: u16, personal: bool) -> Vec<Field> {
     let is_in =
         |names: &[&str], name: &[u8]| names.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
@@ -567,7 +568,7 @@ fn kept(fields: &dyn Fields, status: u16, personal: bool) -> Vec<Field> {
         personal && (is_in(&["cache-control", "expires"], name) || is_in(&OF_SHARED_CACHES, name))
     };
     let stays = fields.iter().filter(|(name, _)| !of_the_body(name) && !of_caches(name));
-    // With room for the additional fields.
+    // Has room for the three fields that are added later.
     let mut kept = Vec::with_capacity(fields.count() + 3);
     kept.extend(stays.filter_map(|(name, value)| Field::new(name.to_vec(), value.to_vec()).ok()));
     kept
@@ -614,7 +615,7 @@ impl Step for Serve {
             return ControlFlow::Continue((EditResponse(Edits::new()),));
         };
         let varies = settings.json.is_some();
-        // Other clients may get a page of another type.
+        // Other clients may get a page of another type, so the original response needs `Vary`, too.
         let original = || {
             let edits = Edits::new();
             (EditResponse(if varies { vary(edits, response, "accept") } else { edits }),)

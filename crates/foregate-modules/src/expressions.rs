@@ -3,8 +3,8 @@
 //! A [`Compiler`] is made for a pipeline and the named lists of a configuration. Its programs read an exchange through
 //! [`View`]; a condition copies nothing except for composite fields such as `http.request.full_uri`.
 //!
-//! A value that a step shows is a field of its name, with `_` for `-`, in every phase after the one in which it is written.
-//! Values named as in [`VARIABLES`] are one map, `vars`.
+//! A value that a step shows is a field in all phases after the one in which the value is written. The field has the
+//! name of the value, with `_` for `-`. The values named in [`VARIABLES`] together form one map, `vars`.
 
 mod facts;
 #[cfg(test)]
@@ -28,17 +28,19 @@ use foregate_rules::{
 
 use self::facts::{ExchangeFacts, Numbers, is_of_path};
 
-/// The names of values with entries of the map `vars`, in the order of their phases. A later one has all entries of the
-/// earlier. They are known from the phase of the first on: a step may show its own before it has written them.
+/// The names of the values whose entries form the map `vars`, in the order of their phases. A later value has all
+/// entries of the earlier ones. Expressions may use `vars` from the phase of the first value on: a step that
+/// evaluates expressions may provide its variables before it has written the value.
 pub const VARIABLES: [&str; 3] = ["vars", "vars-rewrite", "vars-response"];
 
 /// The field with the client's country.
 const COUNTRY: &str = "ip.src.country";
 
-/// The value behind the field with the client's country. It is a field under its own name too.
+/// The value that the field with the client's country shows. The value is also a field under its own name.
 pub const COUNTRY_VALUE: &str = "geo.country";
 
-/// How many readings of a path conditions are evaluated for; a path with more is in doubt wherever a condition looks at it.
+/// The most readings of a path for which conditions are evaluated. If a path has more, every condition that reads the
+/// path is in doubt.
 const READINGS_MOST: usize = 32;
 
 /// Why an expression was refused.
@@ -55,7 +57,7 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// One of any other kind than a missing list.
+    /// A mistake other than a missing list.
     #[must_use]
     pub fn new(span: Range<usize>, message: impl Into<String>, help: Option<String>) -> Self {
         Self { span, message: message.into(), help, missing_list: None }
@@ -87,23 +89,23 @@ pub struct Compiler {
     numbers: Arc<Numbers>,
     /// For each field that was added, its name and the first phase in which it can be read.
     added: Vec<(String, PhaseId)>,
-    /// The first phase in which the country can be read, where a step provides it.
+    /// The first phase in which the country can be read, if a step provides it.
     country: Option<PhaseId>,
     /// The values that the programs read, by their numbers in the pipeline.
     read: RefCell<Vec<u16>>,
 }
 
 impl Compiler {
-    /// The lists that nothing which was compiled, and is still there, looks into.
+    /// The lists that no compiled expression uses. Expressions that have been dropped do not count.
     pub fn unused_lists(&self) -> impl Iterator<Item = &str> {
         self.lists.unused()
     }
 
-    /// A compiler for the values of a pipeline and for lists as they are now.
+    /// A compiler for the values of a pipeline, with the current content of the lists.
     ///
     /// # Errors
     ///
-    /// The name of a value is that of a field of every request, or none.
+    /// The name of a value is not a valid name of a field, or is that of a built-in field.
     pub fn new(pipeline: &Pipeline, lists: Lists) -> Result<Self, FieldError> {
         let mut compiler = Self {
             scheme: Scheme::standard(),
@@ -138,7 +140,7 @@ impl Compiler {
 
     fn add(&mut self, name: &str, kind: Type, first: PhaseId, about: &str) -> Result<(), FieldError> {
         let scheme = core::mem::replace(&mut self.scheme, Scheme::standard());
-        // Phases are finer than stages; `check` looks at them.
+        // The scheme knows only stages; `check` compares the phases, which are finer.
         self.scheme = scheme.with_field(name, kind, Stage::Request, about)?;
         self.added.push((name.to_string(), first));
         Ok(())
@@ -158,7 +160,7 @@ impl Compiler {
             (_, Some(None)) => (None, &**variables),
             _ => (None, &[][..]),
         };
-        // Once each: ten thousand rules may read the same, and each plan asks for it.
+        // Each value is listed once: ten thousand rules may read the same value, and each plan walks over this list.
         let mut read = self.read.borrow_mut();
         for number in one.iter().chain(many) {
             if !read.contains(number) {
@@ -167,7 +169,7 @@ impl Compiler {
         }
     }
 
-    /// The fields that expressions may use, with those of the pipeline.
+    /// The fields that expressions may use, including those of the pipeline.
     pub fn scheme(&self) -> &Scheme {
         &self.scheme
     }
@@ -176,7 +178,7 @@ impl Compiler {
     ///
     /// # Errors
     ///
-    /// A mistake in it, or a field that is not known in that phase.
+    /// The text has a mistake, or a field that is not known in that phase.
     pub fn condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, Mistake> {
         let predicate = self.predicate(text, phase)?;
         let reads_path = predicate.reads().any(is_of_path);
@@ -217,8 +219,8 @@ impl Compiler {
         let of_path: Box<[bool]> = of_path.collect();
         let reads_path = of_path.contains(&true);
         let rules = RuleSet::new(predicates).map_err(|error| {
-            // The numbers of rules count over all phases, but this set has the rules of one phase; the place identifies the
-            // rule.
+            // The message names no rule by its number: numbers count the rules of all phases, but this set has the rules of one
+            // phase. The place identifies the rule.
             let (number, message) = match error {
                 RuleSetError::Patterns(number) => {
                     let most = limits::MAX_COMPILED_PATTERNS;
@@ -290,19 +292,19 @@ fn kind_of(kind: Kind) -> Type {
     }
 }
 
-/// The field for a variable of NGINX, named with its `$`.
+/// The field that has the same meaning as a variable of NGINX; the variable's name includes the `$`.
 pub fn field_of_variable(variable: &str) -> Option<String> {
     crate::literal::field(variable.strip_prefix('$')?)
 }
 
-/// Where a field is named in a text that compiles; all of the text if it is not found.
+/// The place at which a valid text names a field; all of the text if the place is not found.
 fn place(text: &str, field: Option<&foregate_rules::Field>, name: &str) -> Range<usize> {
     let is_named = |word: &str| word == name || field.is_some_and(|field| field.aliases.contains(&word));
     let mut found = words(text).filter(|(word, _)| matches!(word, Word::Name(word) if is_named(word)));
     found.next().map_or(0..text.len(), |(_, span)| span)
 }
 
-/// The readings of an exchange's path that are looked at.
+/// The other readings of an exchange's path; `None` if there are too many to evaluate conditions for each.
 fn other_paths<'v>(view: &View<'v>) -> Option<&'v [Vec<u8>]> {
     view.exchange().other_paths().filter(|paths| paths.len() <= READINGS_MOST)
 }
@@ -333,9 +335,9 @@ impl Condition for One {
 
 struct Many {
     rules: RuleSet,
-    /// For each rule, whether it looks at the path.
+    /// For each rule: true if it reads the path.
     of_path: Box<[bool]>,
-    /// Set if any does.
+    /// Set if any rule reads the path.
     reads_path: bool,
     numbers: Arc<Numbers>,
 }

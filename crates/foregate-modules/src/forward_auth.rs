@@ -6,8 +6,9 @@
 //! }
 //! ```
 //!
-//! One step asks before any other check, and one asks about the other readings of the path. Another reads the answers: 2xx lets
-//! in, everything else goes to the client unchanged, and without an answer no request passes.
+//! One step asks before any other check, and one step asks about the other readings of the path. A third step reads
+//! the answers: with 2xx the request passes, any other answer is sent to the client unchanged, and without an answer
+//! no request passes.
 
 mod readings;
 #[cfg(test)]
@@ -35,10 +36,10 @@ use foregate_module::{
 
 /// Fields that are always passed to the authentication server if the client has sent them.
 const SENT: [&str; 2] = ["authorization", "cookie"];
-/// Fields that describe the request; copies from the client are removed.
+/// The fields by which we describe the client's request to the authentication server.
 const SAID: [&str; 5] =
     ["x-forwarded-method", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-uri", "x-forwarded-for"];
-/// Fields of a refusal that go to the client in addition to its status and body.
+/// Fields of a refusal that are sent to the client, together with the status and the body of the refusal.
 const RELAYED: [&str; 8] = [
     "location",
     "set-cookie",
@@ -201,10 +202,11 @@ fn read_names(node: &Node, key: &str, refused: &[&str]) -> Result<Vec<String>, P
     mistakes.none().map(|()| names)
 }
 
-/// A client's field under a name of `copy` is removed before the server is asked, except credentials, which the server verifies.
+/// Refuses settings that both send and copy a field. The client's own fields under the names of `copy` are removed
+/// before the server is asked, except credentials, which the server verifies.
 fn refuse_sent(node: &Node, copy: &[String]) -> Result<(), Problem> {
     let gone = |name: &str| {
-        // As for many origins, `_` is `-`.
+        // `_` counts as `-`, as it does for many origins.
         let name = name.replace('_', "-");
         let mut removed = copy.iter().filter(|copied| !SENT.contains(&&***copied));
         removed.any(|copied| copied.replace('_', "-").eq_ignore_ascii_case(&name))
@@ -236,7 +238,8 @@ impl FetchKey for Question {
     const ANSWER: &'static str = "forward-auth.answer";
 }
 
-/// Set if a request has several `Authorization` fields, of which the authority and the origin could use different ones.
+/// Set if a request has several `Authorization` fields: the authentication server and the origin could use different
+/// ones.
 #[derive(Debug)]
 pub struct SeveralCredentials;
 
@@ -247,7 +250,7 @@ impl Value for SeveralCredentials {
         "That the request has several `Authorization` fields, so that the server is not asked.";
 }
 
-/// Asks.
+/// Asks the authentication server about the request.
 #[derive(Debug, Default)]
 pub struct AskForAccess;
 
@@ -279,7 +282,7 @@ impl Step for AskForAccess {
         (method, scheme, authority, path, query, client, fields, Read(preflight)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let clear = EditRequest(Edits::shared(&settings.clear));
-        // It is answered before the answer would be read.
+        // A preflight request is answered before the server's answer would be read.
         if preflight == Some(&true) {
             return ControlFlow::Continue((Emit(None), Emit(None), clear));
         }
@@ -291,8 +294,8 @@ impl Step for AskForAccess {
     }
 }
 
-/// The request to the server. `None` if some part cannot be a field: an incomplete request could be
-/// allowed.
+/// The request to the server. `None` if a part of the client's request is no valid field value: the server could allow
+/// an incomplete request by mistake.
 fn question(settings: &ForwardAuthSettings, request: AccessRequest<'_>) -> Option<FetchRequest> {
     fields(settings, request).map(|fields| FetchRequest {
         target: FetchTarget::Upstream(settings.upstream),
@@ -304,7 +307,7 @@ fn question(settings: &ForwardAuthSettings, request: AccessRequest<'_>) -> Optio
     })
 }
 
-/// The fields for the server; `None` if some part cannot be a field.
+/// The fields for the server; `None` if a part of the client's request is no valid field value.
 fn fields(settings: &ForwardAuthSettings, request: AccessRequest<'_>) -> Option<Vec<Field>> {
     let (Method(method), Scheme(scheme), Authority(authority), Path(path), Query(query), client, fields) =
         request;
@@ -330,8 +333,8 @@ fn fields(settings: &ForwardAuthSettings, request: AccessRequest<'_>) -> Option<
     if let Some(value) = fields.get("authorization") {
         sent.push(Field::new("authorization", value.to_vec()).ok()?);
     }
-    // Put together as RFC 9113, section 8.2.3, does. After the last `;` of an empty one there would be a blank, with which no
-    // field ends.
+    // Joined as in RFC 9113, section 8.2.3. Empty values are left out: an empty last value would leave a blank at the end,
+    // which is not valid in a field.
     let cookies: Vec<_> = fields.all("cookie").filter(|value| !value.is_empty()).collect();
     if !cookies.is_empty() {
         sent.push(Field::new("cookie", cookies.join(&b"; "[..])).ok()?);
@@ -376,7 +379,7 @@ impl Step for ForwardAuth {
     const FILTERS: &'static [Filter] = &[];
 
     fn identity(settings: &ForwardAuthSettings) -> Vec<Text> {
-        // Credentials are for the server: if none is asked, they stay.
+        // Credentials are no identity that the module writes: the server has to get them, so they must not be removed.
         let told = settings.copy.iter().filter(|name| !SENT.contains(&&***name));
         told.map(|name| Text::from(name.clone())).collect()
     }
@@ -401,7 +404,7 @@ impl Step for ForwardAuth {
             Some(Ok(answer)) if let_in(answer) => None,
             Some(Ok(answer)) => Some({
                 let relayed = RELAYED.iter().flat_map(|name| fields_of(answer, name)).cloned().collect();
-                // An answer without a body is replaced by an error page.
+                // A refusal without a body may be replaced by an error page.
                 let meant = !answer.body.is_empty();
                 let response = Response { fields: relayed, meant, ..answer.clone().into_response() };
                 refuse(response, alloc::format!("refused with {}{of}", answer.status))
@@ -437,7 +440,7 @@ impl Step for ForwardAuth {
     }
 }
 
-/// Hands fields of the answer on to the client.
+/// Copies fields of the answer to the response for the client.
 #[derive(Debug, Default)]
 pub struct ToClient;
 
@@ -457,7 +460,7 @@ impl Step for ToClient {
         (Read(answer),): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let mut edits = Edits::new();
-        // After a refusal, the client has already got all fields.
+        // A refusal already contains all of these fields.
         if let Some(Ok(answer)) = answer.filter(|answer| answer.as_ref().is_ok_and(let_in)) {
             for field in settings.to_response.iter().flat_map(|name| fields_of(answer, name)) {
                 edits.push(Edit::Append(field.clone()));

@@ -5,8 +5,8 @@
 //! geoip database="country.mmdb" field="country_code"
 //! ```
 //!
-//! Writes the value `geo.country`, two letters, which expressions know as `ip.geoip.country` and `access` by
-//! `country:XX`. The address looked up is the client's, so that of `trusted-proxies` where they are named.
+//! Writes the value `geo.country`, two letters. Expressions read it as `ip.geoip.country`, `access` as `country:XX`.
+//! The address that is looked up is the client's; with `trusted-proxies`, the one that these proxies report.
 
 use alloc::format;
 use alloc::string::String;
@@ -26,7 +26,8 @@ use maxminddb::{PathElement, Reader};
 /// The largest database, bytes.
 const DATABASE_LIMIT: usize = 1 << 30;
 
-/// The most networks of a database that are searched for one with a country. If none has one, the database is refused.
+/// The most networks of a database that are searched for a country. If none of them has a country, the database is
+/// refused.
 const PROBED: usize = 10_000;
 
 const KEY: Key = Key {
@@ -57,7 +58,7 @@ const KEY: Key = Key {
     },
 ]);
 
-/// Two upper case letters of ISO 3166-1, such as `DE`; also codes of their kind that databases use, such as `XK`.
+/// Two upper case letters of ISO 3166-1, such as `DE`. Codes that only databases use, such as `XK`, are allowed, too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CountryCode([u8; 2]);
 
@@ -101,7 +102,7 @@ impl Value for Country {
     }
 }
 
-/// The settings: a database, checked.
+/// The settings: a database that has been checked.
 #[derive(Debug)]
 pub struct Geoip {
     reader: Option<Reader<Arc<[u8]>>>,
@@ -164,7 +165,7 @@ impl Geoip {
         text.parse().ok()
     }
 
-    /// Returns true if one of the first networks has a country: a database of another kind would never find any.
+    /// Returns true if one of the first networks has a country. A database of another kind has none.
     fn has_countries(&self) -> bool {
         let Some(Ok(networks)) = self.reader.as_ref().map(|reader| reader.networks(Default::default()))
         else {

@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! Blocks of the top, the site and the route all apply, the outermost first; within a block the lines apply in their
-//! order. Responses of any source and status are changed.
+//! The blocks of the top level, the site and the route all apply, the outermost first. Within a block, the lines
+//! apply in their order. Responses of any source and status are changed.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -35,7 +35,7 @@ use crate::names::Names;
 /// The most lines of all blocks.
 const LINES_LIMIT: usize = 1000;
 
-/// The longest value that an expression may make, bytes; a longer one counts as none.
+/// The longest value that an expression may make, bytes. A longer value counts as no value.
 const VALUE_LIMIT: usize = 8192;
 
 const EXPRESSION: &[Prop] = &[Prop {
@@ -165,9 +165,9 @@ pub struct HeaderSettings {
 /// The changes of one head.
 #[derive(Default)]
 struct Changes {
-    /// All of it, where no part depends on the exchange.
+    /// All changes in one list, if none of them depends on the exchange.
     fixed: Option<Arc<[Edit]>>,
-    /// Otherwise, block by block.
+    /// The changes block by block, if some depend on the exchange.
     blocks: Vec<Lines>,
 }
 
@@ -180,7 +180,7 @@ struct Lines {
 enum Line {
     /// The edits in their order.
     Fixed(Arc<[Edit]>),
-    /// The field has the name and no value.
+    /// A line whose value an expression makes. The field has the name and an empty value.
     Made(Verb, Field, Arc<dyn Expression>),
 }
 
@@ -227,11 +227,12 @@ impl Verb {
         if removes { field.removal() } else { self.edit(field) }
     }
 
-    /// The change for the value of an expression. An empty value is none: `http.user_agent` of a request without.
+    /// The change for the value of an expression. An empty value counts as no value: `http.user_agent` is empty if the
+    /// request has no such field.
     fn made(self, named: &Field, value: Option<Vec<u8>>) -> Option<Edit> {
         let field = value.and_then(|value| named.with_value(value).ok());
         match (self, field.filter(|field| !field.value().is_empty())) {
-            // The client's value must not be mistaken for ours.
+            // Without a value of ours, the client's value is removed: the origin could mistake it for ours.
             (Self::Set, None) => Some(named.removal()),
             (verb, field) => field.map(|field| verb.edit(field)),
         }
@@ -306,7 +307,7 @@ impl Changes {
         Ok(Self { fixed: Some(edits.cloned().collect()), blocks: Vec::new() })
     }
 
-    /// The possible changes of its lines, without values; with `always` only the unconditional ones.
+    /// The changes that the lines of the block may make, without values; with `always`, only those without a condition.
     fn all(&self, always: bool) -> Vec<Edit> {
         let blocks = self.blocks.iter().filter(|block| !always || block.when.is_none());
         let mut edits: Vec<Edit> = self.fixed.iter().flat_map(|fixed| fixed.iter().cloned()).collect();

@@ -12,8 +12,8 @@
 //! Keys come from the configuration, from files, or from a server that the platform asks. Each key is for one algorithm:
 //! the algorithm in a token only chooses among the keys.
 //!
-//! Verifying a signature takes 10 to 100 microseconds, a hundredth of a TLS handshake's work at worst and about as
-//! much as handing it to another thread; so it runs on the thread of the request.
+//! Verifying a signature takes 10 to 100 microseconds. This is at most a hundredth of the work of a TLS handshake, and
+//! about as much as handing the work to another thread, so it runs on the thread of the request.
 
 mod keys;
 #[cfg(test)]
@@ -43,17 +43,18 @@ use self::keys::{ALGORITHMS, Key, Keys};
 use self::token::{Demands, Fault, verify};
 use crate::pairs::like_cookie;
 
-/// The largest file with keys, and the largest answer of a server that has some, bytes.
+/// The largest file with keys, and the largest answer of a server with keys, bytes.
 const KEYS_FILE_MOST: usize = 256 * 1024;
 /// The most cookies that may hold the token.
 const COOKIES_MOST: usize = 16;
 /// The most nodes of a block.
 const NODES_MOST: usize = 64;
 const LEEWAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
-/// How old an answer is at least that does not have a token's key, and is asked for again: the key may be new.
+/// If the cached answer does not have a token's key, the key may be new. The server is asked again if the answer is at
+/// least this old.
 const RENEWED: Duration = Duration::from_secs(10);
 const KEEPS: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
-/// Schemes under which origins take a token.
+/// Authentication schemes whose credentials origins may read as a token.
 const TOKEN_SCHEMES: [&[u8]; 3] = [b"bearer", b"dpop", b"jwt"];
 
 static KEY: ConfigKey = ConfigKey {
@@ -183,10 +184,10 @@ pub struct JwtSettings {
     clear: Arc<[Edit]>,
 }
 
-/// Keys of a server.
+/// The keys of a server.
 struct Remote {
     request: FetchRequest,
-    /// The answer that was understood last, and its keys: it is the same for thousands of requests.
+    /// The last answer that was parsed, and its keys. Thousands of requests get the same cached answer.
     parsed: ArcSwapOption<(Text, Keys)>,
 }
 
@@ -284,7 +285,7 @@ fn read_set(file: &Argument, context: &mut dyn Context) -> Result<Keys, Problem>
     Ok(set)
 }
 
-/// Returns true if a response is a set with keys: an error page with a status of 200 must not replace one.
+/// Returns true if a response is a set of keys: an error page with status 200 must not replace a cached set.
 fn usable(body: &[u8]) -> bool {
     Keys::of_set(body, false).is_ok_and(|keys| !keys.is_empty())
 }
@@ -338,7 +339,7 @@ impl FetchKey for KeySet {
     const ANSWER: &'static str = "jwt.keys";
 }
 
-/// The claims of a token that was verified. Expressions see them as JSON.
+/// The claims of a verified token. Expressions see them as JSON.
 #[derive(Debug)]
 pub struct Claims;
 
@@ -369,7 +370,7 @@ impl Value for Subject {
 /// The token of a request.
 enum Brought<'r> {
     Nothing,
-    /// There is not exactly one readable token, for this reason.
+    /// It is not clear which token counts, or the token is unreadable, for this reason.
     Unclear(&'static str),
     Token(&'r [u8]),
 }
@@ -381,7 +382,7 @@ fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
     let bearer = match (values.next(), values.next()) {
         (Some(_), Some(_)) => return Brought::Unclear(NO_BEARER),
         (Some(value), None) => match scheme_of(value) {
-            // RFC 9110, section 11.1: a scheme is a token, whatever its case.
+            // RFC 9110, section 11.1: schemes are compared without regard to case.
             scheme if scheme.eq_ignore_ascii_case(b"bearer") => match value.get(scheme.len()..) {
                 Some([b' ', token @ ..]) => Some(token.trim_ascii_start()),
                 _ => return Brought::Unclear(NO_BEARER),
@@ -398,7 +399,7 @@ fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
     let cookies =
         settings.cookie.as_ref().map_or(Vec::new(), |name| crate::cookies(fields, name, COOKIES_MOST));
     let token = bearer.or(cookies.first().copied());
-    // The origin gets all tokens and may use any of them, so none that was not verified may pass.
+    // The origin gets all tokens and may use any of them, so no unverified token may pass.
     let is_other = |other: &[u8]| !other.is_empty() && token != Some(other);
     if cookies.len() == COOKIES_MOST || cookies.iter().any(|other| is_other(other)) {
         return Brought::Unclear("there are several tokens");
@@ -448,7 +449,7 @@ impl Step for AskForKeys {
         settings: &JwtSettings,
         (RequestFields(fields),): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        // Without a server nothing is fetched, and the request is parsed once.
+        // Without a server, no keys have to be fetched: only the verifying step parses the request.
         let question = settings.remote.as_ref().and_then(|remote| match brought(settings, fields) {
             Brought::Token(token) => Some(remote.question(token, &settings.keys)),
             Brought::Nothing | Brought::Unclear(_) => None,
@@ -458,7 +459,7 @@ impl Step for AskForKeys {
 }
 
 impl Remote {
-    /// The fetch for a token, given `own` keys.
+    /// The fetch of keys for a token; `own` are the keys of the configuration.
     fn question(&self, token: &[u8], own: &Keys) -> FetchRequest {
         let mut request = self.request.clone();
         if let Some(parsed) = &*self.parsed.load()
@@ -471,7 +472,7 @@ impl Remote {
         request
     }
 
-    /// The keys of an answer.
+    /// The keys in the server's answer.
     fn keys(&self, answer: Option<&FetchResult>) -> Result<Arc<(Text, Keys)>, String> {
         let answer = match answer {
             Some(Ok(answer)) if answer.status == 200 => answer,
@@ -555,7 +556,7 @@ impl JwtSettings {
         Ok((Emit(subject), Emit(claims), EditRequest(edits)))
     }
 
-    /// A refusal (RFC 6750, section 3). The client learns the kind of the error, the log the reason.
+    /// A refusal (RFC 6750, section 3). The client is told the kind of the error; the reason is only logged.
     fn refuse(&self, status: u16, error: &str, why: &'static str) -> Outcome {
         let error = if error.is_empty() { String::new() } else { format!(", error=\"{error}\"") };
         let response = Response::new(status)

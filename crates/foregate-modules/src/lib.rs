@@ -1,6 +1,6 @@
-//! The modules that ship: pure product logic, one file each, on the contract of `foregate-module`.
+//! The modules that ship with Foregate. Each is in one file, and uses only the interface of `foregate-module`.
 //!
-//! [`shipped()`] is the only list of their steps. A program with modules of its own includes it:
+//! [`shipped()`] is the only list of their steps. A program with its own modules includes this list:
 //!
 //! ```
 //! foregate_module::pipeline! { pub fn steps { use foregate_modules::shipped; } }
@@ -71,7 +71,7 @@ foregate_module::pipeline! {
         forward_auth::AskForAccess,
         forward_auth::AskOthers,
         jwt::AskForKeys,
-        // request-security: rules first, so that they can leave out the others
+        // request-security: rules first, so that they can skip the other modules
         rules::EvaluateRequest,
         rules::StopRequest,
         cors::CorsPreflight,
@@ -117,7 +117,7 @@ foregate_module::pipeline! {
         // response-body
         decompression::DecompressResponse,
         decompression::DecodeForFilters,
-        // after all others of response-body, those of other crates as well
+        // after all other steps of response-body, including those of other crates
         compression::Compress,
         compression::EncodeAgain,
         clear_headers::ClearResponse,

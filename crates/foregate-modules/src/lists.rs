@@ -2,7 +2,7 @@
 
 use foregate_module::{Edits, Fields, Text};
 
-/// Returns true if a list has an element, in any case.
+/// Returns true if a list has an element, compared without regard to case.
 pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> bool {
     let mut elements = fields.all(name).flat_map(|value| value.split(|byte| *byte == b','));
     elements.any(|element| element.trim_ascii().eq_ignore_ascii_case(wanted))
@@ -17,6 +17,6 @@ pub(crate) fn vary(edits: Edits, response: &dyn Fields, name: impl Into<Text>) -
     edits.append("Vary", name)
 }
 
-/// Fields that count more than `Cache-Control` in caches of content delivery networks (RFC 9213, and its forerunner): where a response
-/// is for one client, they go.
+/// Fields that take precedence over `Cache-Control` in caches of content delivery networks (RFC 9213, and its
+/// forerunner). They are removed from a response that is for one client only.
 pub(crate) const OF_SHARED_CACHES: [&str; 2] = ["cdn-cache-control", "surrogate-control"];

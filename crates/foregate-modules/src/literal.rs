@@ -1,4 +1,5 @@
-//! Texts of the configuration that stand for themselves, but were surely meant to be made for each request.
+//! Finds texts of the configuration that are literals, although the user has probably meant an expression, to be
+//! evaluated for each request.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -13,11 +14,12 @@ const SHOWN_LIMIT: usize = 60;
 /// The use of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// An address or a part of one, in which a `$` is written `%24`.
+    /// An address or a part of an address, in which a literal `$` is written `%24`.
     Address,
-    /// The value of a field, a variable or a note. `$` is more likely to be meant there, as in the hash of a password.
+    /// The value of a field, a variable or a note. Here a `$` is more likely to be literal, such as in the hash of a
+    /// password.
     Value,
-    /// A body, which may have any text, such as a script.
+    /// A body, which may contain any text, such as a script.
     Body,
 }
 
@@ -25,7 +27,7 @@ pub(crate) enum Use {
 ///
 /// # Errors
 ///
-/// A variable or a capture such as those of NGINX, or a call of a function of the expression language.
+/// The text has a variable or a capture in the style of NGINX, or calls a function of the expression language.
 pub(crate) fn check(argument: &Argument, of: Use, written: fn(&str) -> String) -> Result<(), Problem> {
     let text = argument.text()?;
     if let Some(function) = called(text) {
@@ -62,13 +64,13 @@ fn bare(variable: &str) -> &str {
     variable.trim_matches(['$', '{', '}'])
 }
 
-/// The expression that a text with variables was meant as.
+/// The expression that the user has probably meant by a text with variables.
 ///
 /// # Errors
 ///
-/// The variable that there is no field for.
+/// Returns the variable for which there is no field.
 fn expression(text: &str, of: Use) -> Result<String, &str> {
-    // Scheme, host, path and query are one field.
+    // One field of expressions contains scheme, host, path and query.
     const WHOLE: [&str; 2] = ["$scheme://$host$request_uri", "$scheme://$http_host$request_uri"];
     if WHOLE.contains(&text) {
         return Ok("http.request.full_uri".to_string());
@@ -94,7 +96,7 @@ fn expression(text: &str, of: Use) -> Result<String, &str> {
     Ok(format!("concat({})", parts.join(", ")))
 }
 
-/// The function that a text calls, if it is a call and nothing else.
+/// The function that a text calls, if the whole text is a single call.
 fn called(text: &str) -> Option<&'static str> {
     let (name, rest) = text.trim().split_once('(')?;
     let function = FUNCTIONS.iter().find(|function| function.name == name)?;
@@ -104,7 +106,7 @@ fn called(text: &str) -> Option<&'static str> {
 /// The first variable in a text, and the text before it.
 fn variable(text: &str, of: Use) -> Option<(&str, &str)> {
     let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    // A field of expressions, too.
+    // `${...}` may also name a field of the expression language.
     let in_field = |byte: &u8| in_name(byte) || b".[]\"-".contains(byte);
     let found = |at: usize| {
         let rest = text.get(at + 1..)?;
@@ -120,7 +122,7 @@ fn variable(text: &str, of: Use) -> Option<(&str, &str)> {
                 let name = name.get(..name.iter().take_while(|byte| in_name(byte)).count())?;
                 let meant = match of {
                     Use::Address => !name.is_empty(),
-                    // A name, and no piece of something that was encoded.
+                    // Must look like a name, and not like a piece of encoded data.
                     _ => {
                         name.len() > 1
                             && !name[0].is_ascii_digit()

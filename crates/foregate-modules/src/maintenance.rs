@@ -178,7 +178,7 @@ fn read_response(node: &Node, context: &mut dyn Context) -> Result<Response, Pro
 pub struct Maintenance;
 
 impl Step for Maintenance {
-    // Before authentication: its servers may be down as well.
+    // The step runs before authentication, because the authentication servers may be down as well.
     type At = phase::RequestIdentity;
     type Settings = MaintenanceSettings;
     type In<'r> = (ClientAddress, View<'r>);

@@ -14,7 +14,7 @@ const PATTERN_LIMIT: usize = 255;
 /// A pattern of media types: `text/html`, `text/*`, `application/*+json`, `*/*`. In lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MediaPattern {
-    /// `None`: any.
+    /// The part before the slash; `None` for any.
     main: Option<Box<[u8]>>,
     sub: Sub,
 }
@@ -63,12 +63,12 @@ impl MediaPattern {
         each(arguments.iter().map(pattern))
     }
 
-    /// Returns true if a value of `content-type` fits; its parameters do not count.
+    /// Returns true if a value of `content-type` matches the pattern. The parameters of the value are ignored.
     pub(crate) fn fits(&self, content_type: &[u8]) -> bool {
         let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let mut parts = essence.splitn(2, |byte| *byte == b'/');
         let (Some(main), Some(sub)) = (parts.next(), parts.next()) else { return false };
-        // After a comma, or whatever else is in no type, there may be another one, and readers may take that.
+        // An invalid character, such as a comma, may separate a second type, and the origin may use the second one.
         if !is_token(main) || !is_token(sub) {
             return false;
         }
@@ -84,8 +84,8 @@ impl MediaPattern {
     }
 }
 
-/// Returns true if a value of `content-type` is a media type with only parameters after it (RFC 9110, section 8.3.1), which all parsers
-/// read alike. `*` is valid in Accept only.
+/// Returns true if a value of `content-type` is a media type, followed only by parameters (RFC 9110, section 8.3.1):
+/// all parsers read such a value in the same way. `*` is valid only in `Accept`.
 pub(crate) fn is_media_type(content_type: &[u8]) -> bool {
     let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
     let (essence, parameters) = content_type.split_at(end);
@@ -94,7 +94,7 @@ pub(crate) fn is_media_type(content_type: &[u8]) -> bool {
     is_name() && is_name() && are_parameters(parameters)
 }
 
-/// Returns true for parameters, each with a semicolon before it (RFC 9110, section 5.6.6).
+/// Returns true if the text consists of parameters, each with a semicolon before it (RFC 9110, section 5.6.6).
 fn are_parameters(mut rest: &[u8]) -> bool {
     loop {
         rest = rest.trim_ascii_start();
@@ -120,7 +120,7 @@ fn are_parameters(mut rest: &[u8]) -> bool {
     }
 }
 
-/// The length of the text in quotes that stands at the beginning (RFC 9110, section 5.6.4).
+/// The length of the quoted string at the start of a text (RFC 9110, section 5.6.4).
 fn quoted(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {

@@ -1,4 +1,4 @@
-//! Names of fields that a configuration speaks of, to be found in trailers, which no step sees.
+//! Sets of field names from a configuration. They serve to find such fields in trailers, which no step sees.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

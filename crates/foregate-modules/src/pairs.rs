@@ -1,6 +1,6 @@
 //! Names and values in one text: arguments of a query, cookies.
 //!
-//! A rule has to see the values of the origin, so names are decoded as origins decode them, and once.
+//! A rule has to see the same values as the origin, so names are decoded as origins decode them, and only once.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -56,7 +56,7 @@ impl Pairs {
     /// The value of a pair as it was sent, if its name is this one.
     fn value_of<'t>(self, pair: &'t [u8], wanted: &[u8]) -> Option<&'t [u8]> {
         let first = *pair.first()?;
-        // Mostly it is not, and begins with something else.
+        // Fast path: most names begin with another byte.
         let other = first != *wanted.first().unwrap_or(&b'=');
         if other && first.is_ascii_graphic() && first != b'%' && first != b'+' {
             return None;
@@ -67,15 +67,15 @@ impl Pairs {
         is_wanted.then_some(value.unwrap_or_default())
     }
 
-    /// Returns true if some origin decodes a raw name to this one.
+    /// Returns true if some origin decodes the raw name `name` to `wanted`.
     fn decodes_to(self, name: &[u8], wanted: &[u8]) -> bool {
         if self == Self::Cookies {
-            // A searched name with such ends is meant so.
+            // If `wanted` itself has such ends, they are not stripped.
             let is_alone = self.name_alone(wanted).len() == wanted.len();
             let name = if is_alone { self.name_alone(name) } else { name.trim_ascii_end() };
             return self.decoded(name).eq(wanted.iter().copied());
         }
-        // PHP takes blanks from the start of a name, and does not look past a NUL.
+        // PHP strips blanks from the start of a name, and ignores everything from a NUL on.
         let blanks = |text: &mut dyn Iterator<Item = u8>| text.take_while(|byte| *byte == b' ').count();
         let front = blanks(&mut self.decoded(name)).saturating_sub(blanks(&mut wanted.iter().copied()));
         let ends = !wanted.contains(&0);
@@ -83,8 +83,8 @@ impl Pairs {
         seen.eq(wanted.iter().copied())
     }
 
-    /// A name without the ends that origins strip. For cookies some strip all white space of Unicode; no
-    /// name begins or ends with those bytes otherwise.
+    /// A name without the ends that origins strip. From names of cookies, some origins strip all Unicode white space; no
+    /// real name begins or ends with such bytes.
     fn name_alone(self, name: &[u8]) -> &[u8] {
         if self != Self::Cookies {
             return name;
@@ -110,7 +110,7 @@ impl Pairs {
         }
     }
 
-    /// A decoded text; mostly unchanged.
+    /// The decoded text. Most texts need no decoding, and are not copied.
     fn whole(self, text: &[u8]) -> Cow<'_, [u8]> {
         if memchr::memchr2(b'%', b'+', text).is_none() {
             return Cow::Borrowed(text);
@@ -138,11 +138,12 @@ impl Pairs {
     }
 }
 
-/// The values of all cookies that some origin may read under this name, with any decoding: names are compared without case,
-/// with `_` for the signs that PHP turns into it and without the part after a NUL or an index, and are searched after white
-/// space, a comma or a quote in a value too, where Python and old Java see a cookie begin.
+/// The values of all cookies that some origin may read under this name, with any way of decoding. Names are compared
+/// without regard to case, with `_` for the signs that PHP replaces by it, and without the part from a NUL or an
+/// index on. A name may also begin inside a value, after white space, a comma or a quote: Python and old versions of
+/// Java read a new cookie there.
 ///
-/// Finds more than [`Pairs::named`], and only serves to detect doubt.
+/// Finds more than [`Pairs::named`]. Use it only to detect requests that origins could read in different ways.
 pub(crate) fn like_cookie<'t>(text: &'t [u8], wanted: &[u8]) -> impl Iterator<Item = &'t [u8]> {
     let (mut rest, mut begins) = (text, true);
     core::iter::from_fn(move || {
@@ -161,8 +162,8 @@ pub(crate) fn like_cookie<'t>(text: &'t [u8], wanted: &[u8]) -> impl Iterator<It
     })
 }
 
-/// The position of the first of two bytes. Near ones are found without the start-up cost of a fast search: a text may be full
-/// of them.
+/// The position of the first byte that is one of these two. The next few bytes are compared one by one: the text may
+/// contain many such bytes, and a fast search has a start-up cost.
 fn find(text: &[u8], [one, other]: [u8; 2]) -> Option<usize> {
     const NEAR: usize = 8;
     let (near, far) = text.split_at(text.len().min(NEAR));
@@ -170,15 +171,16 @@ fn find(text: &[u8], [one, other]: [u8; 2]) -> Option<usize> {
     found.or_else(|| memchr::memchr2(one, other, far).map(|at| NEAR + at))
 }
 
-/// Returns true if the last name of a text may be read as this one. `begins` says that a name may start with the text.
+/// Returns true if the last name of a text may be read as `wanted`. `begins` is true if a name may begin at the start
+/// of the text.
 ///
 /// Compares backwards from the end of names, so that other names cost next to nothing.
 fn ends_like(text: &[u8], wanted: &[u8], begins: bool) -> bool {
-    // Decoding makes nothing longer.
+    // Decoding never makes a text longer.
     if text.len() < wanted.len() {
         return false;
     }
-    // Of an escape, only the first byte can be one of these.
+    // In an escape such as `%5b`, only the first byte can match one of these.
     let is_end = |at: usize, byte: u8| match byte {
         0 | b'[' => true,
         b'%' => matches!(text.get(at + 1..at + 3), Some(b"00" | b"5b" | b"5B")),
@@ -198,7 +200,7 @@ fn ends_like(text: &[u8], wanted: &[u8], begins: bool) -> bool {
     })
 }
 
-/// Returns true if a text ends with a name like this one, and one may begin there.
+/// Returns true if a text ends with a name like `wanted`, at a position where a name may begin.
 fn is_behind(text: &[u8], wanted: &[u8], begins: bool) -> bool {
     let alike = |byte: u8| match byte {
         b'.' | b' ' | b'[' | b'+' => b'_',
@@ -214,7 +216,7 @@ fn is_behind(text: &[u8], wanted: &[u8], begins: bool) -> bool {
     last(rest).map_or(begins, |(byte, _)| !byte.is_ascii_graphic() || b",\"".contains(&byte))
 }
 
-/// The last byte of a text, decoded, and the rest. A `%` is no digit, so that escapes are the same from either end.
+/// The last byte of a text, decoded, and the rest. Escapes can be read from the end as well, because `%` is no digit.
 fn last(text: &[u8]) -> Option<(u8, &[u8])> {
     if let [before @ .., b'%', high, low] = text
         && let (Some(high), Some(low)) = (digit(*high), digit(*low))

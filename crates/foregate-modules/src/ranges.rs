@@ -1,4 +1,4 @@
-//! Networks, and maps from addresses to the first rule that covers them, in O(log n) for any number of networks.
+//! Networks, and maps from an address to the first rule that covers it. A lookup takes O(log n) time.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -16,7 +16,7 @@ pub const NETWORKS_LIMIT: usize = 1_000_000;
 /// The largest file of networks, bytes.
 pub const FILE_LIMIT: usize = 64 << 20;
 
-/// The networks that no router of the internet forwards: loopback, private, link-local and unique local ones.
+/// The networks that are not routed on the internet: loopback, private, link-local and unique local addresses.
 pub const PRIVATE: [&str; 9] = [
     "127.0.0.0/8",
     "10.0.0.0/8",
@@ -32,9 +32,9 @@ pub const PRIVATE: [&str; 9] = [
 /// A network: all addresses from the first to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// A range of IPv4, which includes IPv6 addresses that wrap IPv4.
+    /// A range of IPv4 addresses. It also matches them in the form of IPv4-mapped IPv6 addresses.
     V4(u32, u32),
-    /// Of IPv6.
+    /// A range of IPv6 addresses.
     V6(u128, u128),
 }
 
@@ -43,7 +43,7 @@ pub enum Network {
 pub enum NetworkError {
     /// The text is not an address or network.
     Syntax,
-    /// The address has bits beyond the prefix; the network that was perhaps meant.
+    /// The address has bits beyond the prefix. Contains the network that the user has perhaps meant.
     HostBits(IpAddr, u8),
 }
 
@@ -110,11 +110,11 @@ pub fn of_file(path: &Argument, context: &mut dyn Context) -> Result<Vec<Network
     lines(path, &context.file(path, FILE_LIMIT)?)
 }
 
-/// The networks of a file: one to a line, `#` begins a comment.
+/// The networks of a file: one per line, `#` begins a comment.
 ///
 /// # Errors
 ///
-/// All lines that are no networks, or more than [`NETWORKS_LIMIT`] of them.
+/// Some lines are no networks (all of them are reported), or there are more than [`NETWORKS_LIMIT`] networks.
 pub fn lines(path: &Argument, bytes: &[u8]) -> Result<Vec<Network>, Problem> {
     let text = text_of_file(bytes).map_err(|_| path.wrong("the file of networks is not UTF-8"))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
@@ -164,7 +164,7 @@ impl Ranges {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// The least number of the networks that hold this address. An IPv6 address that only wraps one of IPv4 is that one.
+    /// The least number of the networks that contain this address. An IPv4-mapped IPv6 address counts as its IPv4 address.
     #[inline]
     pub fn get(&self, address: IpAddr) -> Option<u32> {
         match address.to_canonical() {
@@ -186,7 +186,7 @@ fn flatten<T: Ord + Copy>(
     next: impl Fn(T) -> Option<T>,
     before: impl Fn(T) -> T,
 ) -> Vec<Range<T>> {
-    // The start and the end of each range; `None` is beyond the last address.
+    // The start of each range, and the address after its end; `None` stands for the end of the address space.
     let mut events: Vec<(T, bool, u32, usize)> = Vec::new();
     for (id, range) in ranges.iter().enumerate() {
         events.push((range.first, true, range.number, id));

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! A limit runs in the first of the phases `request-identity`, `request-security` and `request-body` in which its
-//! expressions are known: one by address comes before authentication, one by user name after it. The
-//! state of keys lives in the steps, one [`table`] for each phase, so that it survives reloads; it is found by the
-//! limit's definition, its name or else the site, and the key. It goes to the next process at an upgrade.
+//! expressions are known: a limit by address runs before authentication, a limit by user name after it. The steps
+//! hold the state of keys, in one [`table`] for each phase, so that it survives reloads. The state of a key is found
+//! by the limit's definition, its name (without a name: the site), and the key. At an upgrade, it is passed to the
+//! next process.
 
 mod algorithm;
 mod table;
@@ -47,8 +48,9 @@ const REQUESTS_MOST: u64 = 10_000_000;
 const NAME_MOST: usize = 64;
 /// The longest window.
 const WINDOW_MOST: Duration = Duration::from_secs(30 * 86_400);
-/// The longest time in which an empty bucket fills, milliseconds: half of the table's range, which leaves as much for the uptime
-/// of the process. Beyond, it would count as filled early.
+/// The longest time that an empty bucket may take to fill, milliseconds. It is half of the range of the table's
+/// times; the other half is left for the uptime of the process. If a time exceeded the range, the bucket would count
+/// as full too early.
 const FILLS_WITHIN: u64 = UNTIL_MOST / 2;
 /// The most bytes of a refusal's body.
 const BODY_MOST: usize = 64 * 1024;
@@ -148,14 +150,14 @@ struct Limit {
     by: By,
     ipv6_prefix: u8,
     when: Option<Arc<dyn Condition>>,
-    /// The phase in which it runs.
+    /// The phase in which the limit runs.
     phase: PhaseId,
-    /// The identity of its definition.
+    /// The identity of the limit's definition.
     id: u64,
     /// Set if sites count separately.
     of_site: bool,
     name: Arc<str>,
-    /// One member of `RateLimit-Policy`.
+    /// The member of the field `RateLimit-Policy` for this limit.
     policy: Arc<[u8]>,
     refusal: Refusal,
     fields: bool,
@@ -225,15 +227,15 @@ impl Limit {
         })
     }
 
-    /// The key of a request, hashed with everything that tells its counter from others.
+    /// The hash that identifies a request's counter: of the key, and of everything else that distinguishes counters.
     fn hash(&self, seed: u64, request: &LimitInputs<'_>) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(seed, self.id);
         if self.of_site {
             hasher.write(request.site.as_bytes());
         }
-        // No host has this byte: the site's end.
+        // Marks the end of the site: no host contains this byte.
         hasher.write_u8(0xff);
-        // In any kind of key: a client with a network of addresses would have as many keys otherwise.
+        // This holds for any kind of key: otherwise a client with a whole network would have one key per address.
         let client = request.client.map(|client| network(client, self.ipv6_prefix));
         let view = client.map_or(request.view, |client| request.view.with_client(client));
         let expression = match &self.by {
@@ -274,7 +276,8 @@ impl Limit {
     }
 }
 
-/// The part of an address that identifies a client: this many bits of an IPv6 one.
+/// The part of an address that identifies a client: an IPv4 address, or the first `ipv6_prefix` bits of an IPv6
+/// address.
 fn network(client: IpAddr, ipv6_prefix: u8) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(client) => {
@@ -286,7 +289,7 @@ fn network(client: IpAddr, ipv6_prefix: u8) -> IpAddr {
     }
 }
 
-/// One member of `RateLimit`.
+/// The member of the field `RateLimit` for one limit.
 fn member(name: &str, standing: Standing) -> String {
     format!("\"{name}\";r={};t={}", standing.remaining, standing.reset.div_ceil(1000))
 }
@@ -317,7 +320,7 @@ fn read_rule(node: &Node) -> Result<RateRule, Problem> {
         burst,
     ))?;
     let window = window.as_millis() as u64;
-    // A bucket as large as the limit is full after one window.
+    // A bucket of `limit` tokens fills in one window; a larger one takes longer in proportion.
     let most = FILLS_WITHIN * u64::from(limit) / window;
     if let (Some(argument), Some(size)) = (node.prop("burst"), burst)
         && u64::from(size) > most
@@ -328,7 +331,7 @@ fn read_rule(node: &Node) -> Result<RateRule, Problem> {
     Ok(RateRule { algorithm, limit, window, burst: burst.unwrap_or(limit) })
 }
 
-/// A name that can stand in a structured field (RFC 9651) without escapes.
+/// Reads a name that needs no escapes in a structured field (RFC 9651).
 fn read_name(name: &Argument) -> Result<String, Problem> {
     let text = name.text()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
@@ -344,7 +347,7 @@ type Expressions = (By, Option<Arc<dyn Condition>>, PhaseId);
 /// Key and condition, in the first phase that knows the inputs of both.
 fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expressions, Problem> {
     let key = match node.prop("key") {
-        // The default, written out, is the default: limits of one name count together.
+        // An explicit default is treated as no key, because limits of the same name must share their counters.
         Some(key) if key.text()?.trim() != "ip.src" => Some(key),
         _ => None,
     };
@@ -364,7 +367,7 @@ fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expression
     }
 }
 
-/// The identity of a limit; another definition is another limit, and starts over.
+/// The identity of a limit. If its definition changes, the limit gets another identity, and its counters start at zero.
 fn definition(rule: &RateRule, texts: &[&str], ipv6_prefix: u8, name: Option<&str>) -> u64 {
     // No secret is needed here: definitions do not come from clients.
     let mut hasher = SipHasher13::new_with_keys(0, 0);
@@ -450,7 +453,8 @@ impl Stage for Late {
     const VALUE: &'static str = "rate-limit-late.remaining";
 }
 
-/// The limits of a stage after a request that passed them. Expressions see the smallest remainder.
+/// The state of a stage's limits after a request that passed them. Expressions see the smallest number of remaining
+/// requests.
 #[derive(Debug)]
 pub struct Remaining<S>(PhantomData<S>);
 
@@ -492,7 +496,7 @@ pub struct RateLimit<S> {
 }
 
 impl<S: Stage> RateLimit<S> {
-    /// The state of keys. `random` is the secret of a process that has none yet.
+    /// The state of keys. If the process has no secret yet, `random` becomes its secret.
     fn table(&self, random: u64) -> &KeyTable {
         self.table.get_or_init(|| {
             let seed = self.seed.get_or_init(|| Box::new(random));
@@ -519,7 +523,8 @@ where
         !settings.limits.iter().any(|limit| limit.phase == S::ID)
     }
 
-    /// The secret, and the live entries of the table. A process that takes over early needs the secret at once, as keys are hashed by it.
+    /// The secret, and the live entries of the table. The secret is needed even if there are no entries: the next process
+    /// has to hash keys with the same one.
     fn save(&self, now: u64, random: u64) -> Option<Vec<u8>> {
         let mut state = self.seed.get_or_init(|| Box::new(random)).to_le_bytes().to_vec();
         if let Some(table) = self.table.get() {
@@ -541,7 +546,7 @@ where
         let (view, Time(now), Random(random), ClientAddress(client), SiteName(site)) = input;
         let asked = LimitInputs { view, client, site };
         let (mut passed, mut notes) = (Vec::new(), Vec::new());
-        // If several limits share a counter, as one of a site and one of its route, the first has already counted the request.
+        // Several limits may share a counter, such as one of a site and one of its route. Only the first counts the request.
         let mut counted: Vec<(u64, Standing)> = Vec::new();
         for limit in settings.limits.iter().filter(|limit| limit.phase == S::ID) {
             let view = if limit.dry_run { asked.view.in_doubt(Doubt::Ignored) } else { asked.view };
@@ -599,7 +604,7 @@ impl Step for RateLimitFields {
     fn run(&self, _: &RateLimits, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
         let (Read(identity), Read(security), Read(late)) = input;
         let mut edits = Edits::new();
-        // Both fields are lists: a line for each limit is the same as one line for all.
+        // Both fields are lists, so a field line for each limit means the same as one line for all limits.
         for passed in
             [identity, security, late].into_iter().flatten().flatten().filter(|passed| passed.fields)
         {

@@ -1,4 +1,4 @@
-//! Redirects: single ones with exact paths and patterns, and lists of very many from files.
+//! Redirects: single redirects with exact paths or patterns, and very long lists from files.
 //!
 //! ```kdl
 //! redirect "/old" to="/new" status=301
@@ -6,7 +6,7 @@
 //! redirects "moved.csv" status=308
 //! ```
 //!
-//! Exact sources are looked up in a hash table, before patterns, which are tried in the order of the configuration.
+//! Exact sources are looked up in a hash table. If none matches, patterns are tried in the order of the configuration.
 
 pub(crate) mod address;
 mod table;
@@ -38,7 +38,7 @@ const FOLLOWED_MOST: usize = 20;
 /// The largest list, bytes.
 const LIST_LIMIT: usize = 128 * 1024 * 1024;
 
-/// The statuses that send a client to the address that follows them.
+/// The statuses with which a client follows the `location` of a response.
 pub const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 
 /// The default status of a redirect.
@@ -156,7 +156,7 @@ impl FromNode for Redirects {
 }
 
 impl Redirects {
-    /// The target of a request, if it is a path.
+    /// The target of the redirect for a request, if the target is a path.
     fn next(&self, host: &str, path: &[u8]) -> Option<Vec<u8>> {
         let target = match self.exact.find(host, path) {
             Some(found) => found.target.into(),
@@ -168,8 +168,8 @@ impl Redirects {
         target.starts_with(b"/").then(|| normal_path(target).into_owned())
     }
 
-    /// Returns true if following a redirect leads back to it, or never ends. A later one that leads to itself is the end: a
-    /// request for that passes.
+    /// Returns true if following a redirect leads back to it, or never ends. If a later redirect leads to its own source,
+    /// the walk ends there: a request for that source is not redirected.
     fn circles(&self, redirect: &PatternRedirect) -> bool {
         let host = redirect.source.host();
         let first = redirect.source.sample(SAMPLE);
@@ -241,7 +241,7 @@ impl<'n> Read<'n> {
     }
 }
 
-/// Checks whether a target leads into its own pattern, with another text each time.
+/// Refuses a target that matches its own pattern again, with another text each time: such redirects would never end.
 fn check_circle(pattern: &SourcePattern, target: &TargetTemplate, to: &Argument) -> Result<(), Problem> {
     let expanded = target.expand(&[SAMPLE; address::WILDCARDS_LIMIT]);
     let path = expanded.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
@@ -291,7 +291,8 @@ impl FromNode for RedirectLists {
     }
 }
 
-/// Passes each row of a list, with the number of its line, to a function that returns false when it is full.
+/// Passes each row of a list, with the number of its line, to a function. The function returns false when there is no
+/// room for more rows.
 fn read_list(
     argument: &Argument,
     bytes: &[u8],
@@ -313,7 +314,7 @@ fn read_list(
     mistakes.none()
 }
 
-/// Status, and whether the query is kept.
+/// The status, and true if the query is kept.
 fn properties(node: &Node) -> Result<(u16, bool), Problem> {
     together((status(node), node.prop("keep-query").map_or(Ok(false), Argument::flag)))
 }
@@ -329,13 +330,14 @@ pub(crate) fn status(node: &Node) -> Result<u16, Problem> {
 ///
 /// # Errors
 ///
-/// A sentence.
+/// Returns the error as a sentence.
 pub(crate) fn check_target(text: &str) -> Result<(), &'static str> {
     Target::parse(text).map(|_| ())
 }
 
-/// The target for a request, as a field value: invalid characters are percent-encoded, and slashes
-/// at the start become one, so that a path stays a path. `None` for an empty one, and for a scheme in which a browser would run it.
+/// The target for a request, as a field value. Invalid characters are percent-encoded. Several slashes at the start
+/// become one, so that a path cannot be read as a host. `None` for an empty target, and for a scheme that makes a
+/// browser run code.
 pub(crate) fn made_safe(target: Vec<u8>) -> Option<Vec<u8>> {
     let mut safe = Vec::with_capacity(target.len());
     for byte in target {
@@ -355,7 +357,7 @@ pub(crate) fn made_safe(target: Vec<u8>) -> Option<Vec<u8>> {
     (!safe.is_empty() && scheme.is_none_or(|(name, _)| is_web(name))).then_some(safe)
 }
 
-/// A status that browsers follow.
+/// Checks that browsers follow a redirect with this status.
 fn check_status(status: u16) -> Result<u16, &'static str> {
     STATUSES.contains(&status).then_some(status).ok_or("expected 301, 302, 303, 307 or 308")
 }
@@ -424,7 +426,7 @@ fn cell<'l>(line: &'l str, rest: &mut Option<&'l str>) -> Result<String, &'stati
     }
 }
 
-/// Ends requests that `redirect` names.
+/// Redirects requests that match a node `redirect`.
 #[derive(Debug, Default)]
 pub struct FollowRedirects;
 
@@ -453,7 +455,7 @@ impl Step for FollowRedirects {
     }
 }
 
-/// Ends requests that a list of `redirects` names.
+/// Redirects requests that are in a list of `redirects`.
 #[derive(Debug, Default)]
 pub struct FollowLists;
 
@@ -476,7 +478,7 @@ impl Step for FollowLists {
     }
 }
 
-/// Redirects a request to a target, unless it asked for that.
+/// Redirects a request to a target, unless the request already has that target.
 fn lead(
     mut target: Vec<u8>,
     status: u16,
@@ -498,7 +500,7 @@ fn lead(
     ControlFlow::Break(Redirect { status, location: Text::Owned(target) })
 }
 
-/// Adds a query to a target, after the one that it has.
+/// Adds a query to a target, after the target's own query.
 fn add_query(target: &mut Vec<u8>, query: &[u8]) {
     let end = target.iter().position(|byte| *byte == b'#').unwrap_or(target.len());
     let fragment = target.split_off(end);
@@ -524,7 +526,7 @@ pub(crate) fn is_same(
         let rest = named.and_then(|(_, rest)| rest.strip_prefix(b"://")).unwrap_or_default();
         let host = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
         let (host, local) = rest.split_at(host);
-        // The scheme's own port says nothing (RFC 9110, section 4.2.3).
+        // The default port of a scheme may be left out (RFC 9110, section 4.2.3).
         let own_port: &[u8] = if scheme == "https" { b":443" } else { b":80" };
         let host = host.strip_suffix(own_port).or_else(|| host.strip_suffix(b":")).unwrap_or(host);
         host.eq_ignore_ascii_case(authority.as_bytes()).then_some(local)

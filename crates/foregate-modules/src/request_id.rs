@@ -1,13 +1,13 @@
-//! A name for each request, by which its log lines can be found everywhere.
+//! Gives each request an id, by which its lines can be found in the logs of all systems.
 //!
 //! ```kdl
 //! request-id
 //! request-id header="x-correlation-id" response-header=#false keep="always"
 //! ```
 //!
-//! An id that comes from a trusted proxy stays (see `trusted-proxies`); any other request gets a new one, a UUID of
-//! version 7 (RFC 9562): the time, then 74 random bits, so that ids sort by time. It goes on to the origin, back to the
-//! client, into the value `request.id`, which expressions can read, and into the access log.
+//! An id from a trusted proxy is kept (see `trusted-proxies`). Any other request gets a new id, a UUID of version 7
+//! (RFC 9562): the time, then 74 random bits, so that ids sort by time. The id is sent to the origin and to the
+//! client. It is also in the value `request.id`, which expressions can read, and in the access log.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -74,7 +74,7 @@ impl Value for RequestId {
 /// The peers whose ids are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// A trusted proxy's.
+    /// Ids of trusted proxies.
     Trusted,
     /// Ids of all peers.
     Always,
@@ -139,14 +139,14 @@ pub(crate) fn field_name(name: &Argument) -> Result<String, Problem> {
     Ok(text.into())
 }
 
-/// Returns true if bytes are acceptable as an id: short, and without a meaning to a log, a shell or a
+/// Returns true if bytes are acceptable as an id: short, and without characters that are special in a log, a shell or a
 /// page.
 fn is_id(value: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=+/@".contains(byte);
     (1..=ID_LIMIT).contains(&value.len()) && value.iter().all(plain)
 }
 
-/// Lower case hexadecimal digits of a number, as many as there is room for.
+/// Writes a number in lower case hexadecimal digits, as many as `into` has room for.
 pub(crate) fn hex(number: u64, into: &mut [u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (place, digit) in into.iter_mut().rev().enumerate() {
@@ -202,7 +202,7 @@ impl Step for Identify {
             if let (Some(id), None) = (sent.next(), sent.next())
                 && is_id(id)
             {
-                // `set` makes it reach the origin even if the client's `Connection` names it.
+                // Set the field again: then it reaches the origin, even if the client's `Connection` names it.
                 return noted(id, Edits::new().set(settings.header.clone(), id.to_vec()));
             }
         }

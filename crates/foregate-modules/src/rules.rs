@@ -8,10 +8,10 @@
 //! rule "http.response.code ge 500" phase="response" { set-response-header "retry-after" "10"; }
 //! ```
 //!
-//! The rules of a phase are evaluated together, by one step, against the request at that time; their decisions are carried
-//! out by further steps, each in its own phase: responses and `skip` at once, changes to the request in
-//! `request-rewrite`, upstreams in `upstream-select`, changes to the response in `response-headers`. Only variables are
-//! visible to later rules.
+//! One step evaluates all rules of a phase together, against the request as it is at that time. Further steps carry out
+//! the decisions, each in its own phase: responses and `skip` at once, changes to the request in `request-rewrite`, the
+//! choice of upstreams in `upstream-select`, changes to the response in `response-headers`. Later rules see only the
+//! variables that earlier rules have set, not their changes.
 
 mod challenge;
 mod evaluate;
@@ -72,9 +72,9 @@ macro_rules! values {
 values! {
     /// The variables of rules of the phase `request`.
     Kept: Variables, VARIABLES[0], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
-    /// With the variables of rules of the phase `rewrite`.
+    /// The variables of earlier phases, and of rules of the phase `rewrite`.
     KeptInRewrite: Variables, VARIABLES[1], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
-    /// With the variables of rules of the phase `response`.
+    /// The variables of earlier phases, and of rules of the phase `response`.
     KeptInResponse: Variables, VARIABLES[2], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
     /// The decisions of rules of the phase `request`.
     Decided: Decision, "rules.decision", "The decisions of rules about the request.";
@@ -325,7 +325,7 @@ impl Step for ReplaceResponse {
     }
 }
 
-/// Changes responses as rules have decided, also those that rules have replaced.
+/// Changes responses as rules have decided, including responses that rules have made.
 #[derive(Debug, Default)]
 pub struct ChangeResponse;
 
@@ -350,7 +350,7 @@ impl Step for ChangeResponse {
     }
 
     fn keeps(&self, rules: &Rules, swept: Swept, name: &[u8]) -> bool {
-        // Before there is a response it is unknown which rules will match, and preload hints do no harm.
+        // Interim responses pass unchanged: it is not yet known which rules will match, and preload hints do no harm.
         swept == Swept::Interim || !rules.of_responses.contains(name)
     }
 
@@ -367,7 +367,7 @@ impl Step for ChangeResponse {
     }
 }
 
-/// How rules have decided to end a request.
+/// Ends the request with the response that rules have decided on, if any.
 fn stop(decided: Option<&Decision>) -> ControlFlow<Response> {
     match decided.and_then(|decided| decided.stop.as_deref()) {
         Some(response) => ControlFlow::Break(response.clone()),

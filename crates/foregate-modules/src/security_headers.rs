@@ -10,8 +10,8 @@
 //! }
 //! ```
 //!
-//! `security-headers` alone adds the fields that break no page. Each field can have another value or be off (`#false`). Fields of the
-//! origin server stay, unless `force` is given.
+//! `security-headers` alone adds the fields that break no page. Each field can be given another value, or be turned
+//! off by `#false`. Fields of the origin server take precedence, unless `force` is given.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -26,14 +26,14 @@ use foregate_module::{
     ResponseFields, ResponseSource, Scheme, Source, Step, Swept, Text, phase,
 };
 
-/// For how long browsers are to use TLS alone, unless said otherwise.
+/// The default time for which browsers have to use TLS only.
 const TRANSPORT_AGE: Duration = Duration::from_secs(180 * DAY);
-/// The longest duration of TLS alone.
+/// The longest time for which browsers can be told to use TLS only.
 const TRANSPORT_AGE_LIMIT: Duration = Duration::from_secs(3650 * DAY);
-/// The shortest such duration for which browsers add a site to their preload lists.
+/// The shortest such time with which browsers add a site to their preload lists.
 const PRELOAD_AGE: Duration = Duration::from_secs(365 * DAY);
 const DAY: u64 = 24 * 60 * 60;
-/// How many fields may be removed, and how many sources may frame a page.
+/// The most fields to remove, and the most sources that may frame a page.
 const LIST_LIMIT: u8 = 100;
 /// The longest policy, bytes: all fields of a head have to fit into the limits of clients.
 const POLICY_LIMIT: usize = 8 * 1024;
@@ -46,7 +46,7 @@ const TRANSPORT: &str = "Strict-Transport-Security";
 const FRAME_OPTIONS: &str = "X-Frame-Options";
 const CONTENT_POLICY: &str = "Content-Security-Policy";
 
-/// Fields that have one of a few values: the key, the field, the values, and the default.
+/// A field that has one of a few values: the key, the field, the values, and the default.
 struct Choice {
     key: &'static str,
     field: &'static str,
@@ -302,7 +302,7 @@ fn flag(child: Option<&Node>, default: bool) -> Result<bool, Problem> {
     }
 }
 
-/// The value that a key has, and `None` where it is off.
+/// The value of a key; `None` if the key is off.
 fn chosen(choice: &Choice, child: Option<&Node>) -> Result<Option<&'static str>, Problem> {
     match child {
         None => Ok(choice.default),
@@ -328,7 +328,7 @@ fn policy(child: Option<&Node>) -> Result<Option<(String, &Argument)>, Problem> 
     Ok(Some((text, argument)))
 }
 
-/// A field that is turned off has no properties.
+/// Checks that a key has not been turned off, because its properties would have no effect.
 fn not_off(argument: &Argument) -> Result<(), Problem> {
     match argument.flag() {
         Ok(false) => Err(argument.wrong("`#false` stands alone: what it turns off has no properties")),
@@ -363,7 +363,7 @@ fn removals(child: Option<&Node>) -> Result<Vec<Edit>, Problem> {
         return Ok(Vec::new());
     }
     let remove = |argument: &Argument| {
-        // A field that can be set can be removed.
+        // A name is valid if a field of this name could be set.
         let field = Field::new(argument.text()?.to_string(), "")
             .map_err(|error| argument.wrong(error.to_string()))?;
         Ok(Edit::Remove(Text::Shared(field.name().into())))
@@ -402,7 +402,7 @@ impl Step for SecurityHeaders {
     const NAME: &'static str = "security-headers";
     const ABOUT: &'static str =
         "Adds fields by which browsers protect a site, and removes those that tell too much.";
-    // A switch of protocols is no document.
+    // Not for 101 (switching protocols), which has no document.
     const FILTERS: &'static [Filter] = &[Filter::Status(200, 999)];
 
     fn sweeps(settings: &SecurityHeaderSettings) -> bool {

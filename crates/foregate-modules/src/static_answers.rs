@@ -1,4 +1,4 @@
-//! Answers that stand in the configuration: `security.txt`, and texts for exact paths.
+//! Responses from the configuration: `security.txt`, and texts for exact paths.
 //!
 //! ```kdl
 //! security-txt {
@@ -152,7 +152,7 @@ impl FromNode for SecurityTxtSettings {
     }
 }
 
-/// When the text expires, as it is written and as a number.
+/// The expiry of the text: as it is written, and in seconds since 1970.
 fn read_expiry<'n>(node: &'n Node, context: &mut dyn Context) -> Result<(&'n str, u64), Problem> {
     let child = node.child("expires").ok_or_else(|| node.wrong("`security-txt` needs `expires`"))?;
     let argument = child.arg(0)?;
@@ -169,7 +169,7 @@ fn read_expiry<'n>(node: &'n Node, context: &mut dyn Context) -> Result<(&'n str
     Ok((text, expires))
 }
 
-/// A URI as RFC 9116 wants it: on the web only with `https`.
+/// Reads a URI. RFC 9116 requires `https` for web addresses.
 fn read_uri(argument: &Argument) -> Result<&str, Problem> {
     let text = argument.text()?;
     let scheme = text.split_once(':').map(|(scheme, rest)| (scheme, rest.is_empty()));
@@ -229,7 +229,7 @@ impl Step for SecurityTxt {
             return ControlFlow::Continue(());
         }
         let mut notes = Vec::new();
-        // Readers see the date and can judge; the operator should see the warning first.
+        // An expired text is still served, because readers see the date. The note tells the operator.
         if now.unix_seconds() >= settings.expires {
             notes.push(Note { name: "security-txt".into(), value: "expired".into() });
         }
@@ -285,7 +285,7 @@ impl FromNode for StaticAnswers {
         if let Some(node) = nodes.get(ANSWERS_MOST) {
             return Err(node.wrong(format!("a route may have {ANSWERS_MOST} answers at most")));
         }
-        // The outermost come first, so that the innermost stays.
+        // The outermost nodes come first, so that the innermost node of a path wins.
         let documents = nodes
             .iter()
             .map(|node| together((node.arg(0).and_then(read_path), read_document(node, context))));
@@ -331,7 +331,7 @@ fn read_document(node: &Node, context: &mut dyn Context) -> Result<Document, Pro
 pub struct Answer;
 
 impl Step for Answer {
-    // After all access control: files of a closed site stay closed.
+    // The step runs after all access control, so that the files of a closed site stay closed.
     type At = phase::RequestRewrite;
     type Settings = StaticAnswers;
     type In<'r> = (Method<'r>, Path<'r>, RequestFields<'r>);

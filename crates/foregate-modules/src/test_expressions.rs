@@ -9,8 +9,8 @@ use alloc::sync::Arc;
 use foregate_module::testing::{Compile, Literals};
 use foregate_module::{Condition, Conditions, Expression, PhaseId, View};
 
-/// `field NAME`: the value of a request's field; `late NAME`: the same, but not known before `request-body`.
-/// As conditions: whether there is one.
+/// `field NAME` is the value of a request's field. `late NAME` is the same, but is not known before `request-body`.
+/// As a condition, both are true if there is such a field.
 #[derive(Default)]
 pub struct OfFields;
 

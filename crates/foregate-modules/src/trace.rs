@@ -5,9 +5,10 @@
 //! trace keep="always" sample="1%" sample-when="starts_with(http.request.uri.path, \"/pay/\")"
 //! ```
 //!
-//! A trace from a trusted proxy goes on, with a new parent id for this hop and the proxy's decision about
-//! recording it; `tracestate` passes unchanged. Without one, with a malformed one, or with one from an untrusted
-//! peer, a new trace begins, recorded with the configured share or by a condition, and `tracestate` is removed.
+//! A trace from a trusted proxy is continued: this hop gets a new parent id, the proxy's decision about recording is
+//! kept, and `tracestate` passes unchanged. If a request has no trace, a malformed one, or one from an untrusted
+//! peer, a new trace begins, and `tracestate` is removed. A configured share of the new traces is recorded, and those
+//! that match a condition.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,13 +28,13 @@ use crate::request_id::{Keep, hex};
 /// The most members of `tracestate` (section 3.3.1.1).
 const MEMBERS_LIMIT: usize = 32;
 
-/// The longest `traceparent` of a later version that is looked at, bytes.
+/// The longest accepted `traceparent` of a later version, bytes.
 const PARENT_LIMIT: usize = 512;
 
-/// The trace is recorded.
+/// The flag of `traceparent` for a trace that is recorded.
 const SAMPLED: u8 = TraceContext::SAMPLED;
 
-/// The last seven bytes of the trace's id are random (level 2).
+/// The flag of `traceparent` for a trace id whose last seven bytes are random (level 2 of the standard).
 const RANDOM: u8 = 2;
 
 const KEY: Key = Key {
@@ -79,12 +80,12 @@ pub struct TraceHop {
 }
 
 impl TraceHop {
-    /// The trace: 32 hexadecimal digits.
+    /// The id of the trace: 32 hexadecimal digits.
     pub fn trace(&self) -> &[u8] {
         &self.trace
     }
 
-    /// The id of this hop for the next one: 16 hexadecimal digits.
+    /// The id of this hop, which is the parent id for the next hop: 16 hexadecimal digits.
     pub fn parent(&self) -> &[u8] {
         &self.parent
     }
@@ -122,7 +123,7 @@ macro_rules! shown {
 }
 
 shown! {
-    /// The trace, and this hop in it; shown as the trace's id.
+    /// The trace, and this hop in it. Expressions and logs see the trace's id.
     Trace, "trace.id", "The id of the trace: 32 hexadecimal digits.", TraceHop, Bytes, |hop| Shown::Bytes(hop.trace());
     /// This hop's id.
     Span, "trace.span", "The id of this hop in the trace: 16 hexadecimal digits.", [u8; 16], Bytes,
@@ -137,7 +138,7 @@ pub struct TraceSettings {
     keep: Keep,
     /// Of 2^64 new traces, this many are recorded.
     share: u128,
-    /// New traces that are recorded whatever the share is.
+    /// The condition for new traces that are recorded regardless of the share.
     always: Option<Arc<dyn Condition>>,
 }
 
@@ -167,7 +168,7 @@ impl FromNode for TraceSettings {
     }
 }
 
-/// A share in percent, with at most six digits after the point, as a part of 2^64.
+/// Reads a share in percent, with at most six digits after the point, and returns it in units of 1/2^64.
 fn share(text: &str) -> Option<u128> {
     let text = text.strip_suffix('%')?.trim_end();
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
@@ -206,7 +207,7 @@ fn parse(value: &[u8]) -> Option<Continued> {
     {
         return None;
     }
-    // A later version may go on after another dash; this one ends here.
+    // A later version may have further parts after another dash; version 00 ends here.
     let ends = if version == b"00" { rest.is_empty() } else { matches!(rest, [] | [b'-', ..]) };
     let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == b'0');
     if !ends || value.len() > PARENT_LIMIT || zero(trace) || zero(parent) {
@@ -216,7 +217,7 @@ fn parse(value: &[u8]) -> Option<Continued> {
     Some(Continued { trace: *trace, parent: *parent, flags: flags & (SAMPLED | RANDOM) })
 }
 
-/// The bytes of digits that are known to be hexadecimal.
+/// Parses hexadecimal digits into bytes. The caller has checked that all of them are hexadecimal.
 fn bytes<const N: usize>(digits: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
@@ -275,7 +276,7 @@ impl Step for Continue {
         settings.on
     }
 
-    /// A state that was refused in the head does not come after the body.
+    /// Trace fields are removed from trailers: one that was refused in the head must not come after the body.
     fn keeps(&self, _: &TraceSettings, _: Swept, name: &[u8]) -> bool {
         !name.eq_ignore_ascii_case(b"tracestate") && !name.eq_ignore_ascii_case(b"traceparent")
     }
@@ -297,7 +298,7 @@ impl Step for Continue {
         let (trace, flags) =
             parent.as_ref().map(|parent| (parent.trace, parent.flags)).unwrap_or_else(|| {
                 let mut trace = [0; 32];
-                // An id of nothing but zeros is none.
+                // An id that consists of zeros is invalid.
                 hex(high, &mut trace[..16]);
                 hex(low | 1, &mut trace[16..]);
                 // Recording a trace guards nothing, so an ambiguous path is no reason to refuse the request.

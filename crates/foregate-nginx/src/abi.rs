@@ -1,4 +1,4 @@
-//! The declarations of `module/foregate.h`: the structures that cross the border. Their use is documented in
+//! The structures of `module/foregate.h`, which pass between C and Rust. Their use is documented in
 //! [`ffi`](crate::ffi).
 #![allow(non_camel_case_types, reason = "the names of the header")]
 
@@ -21,7 +21,7 @@ pub struct fg_field {
     pub(crate) element: *mut c_void,
 }
 
-/// An end of a connection.
+/// The address of one end of a connection.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct fg_address {
@@ -61,7 +61,7 @@ pub struct fg_tls {
     pub(crate) client_subject: fg_text,
 }
 
-/// The functions of the C half for this one.
+/// The functions of the C half that the Rust half calls.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_host {

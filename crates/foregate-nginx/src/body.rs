@@ -9,20 +9,20 @@ const SPILL_KEPT: usize = 16 * 1024;
 /// A body on its way through filters.
 pub(crate) struct Body {
     chain: Chain,
-    /// Output that did not fit the last buffer; a filter writes at most some ten KiB at once.
+    /// The overflow: output that did not fit into the last buffer. A filter writes at most a few tens of KiB at once.
     spill: Vec<u8>,
-    /// The number of bytes of it that were taken.
+    /// The number of bytes that have been taken out of the overflow.
     taken: usize,
     ended: bool,
-    /// A filter has asked for something.
+    /// Set if the waiting filter's fetch has been reported.
     asked: bool,
-    /// The filters have been flushed, so that no output waits.
+    /// Set if the filters have been flushed since a filter waits, so that they hold back no output.
     flushed: bool,
-    /// The answer to its fetch.
+    /// The answer to the waiting filter's fetch.
     answer: Option<FetchResult>,
-    /// How the start of the body is sent.
+    /// Controls how early the start of the body is sent.
     start: Start,
-    /// Once filters are over, the rest goes on without them.
+    /// Set if the rest of the body bypasses the filters once all of them have ended.
     passes: bool,
     /// Its share of the memory for all bodies.
     share: Share,
@@ -31,26 +31,26 @@ pub(crate) struct Body {
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct BodyProgress {
-    /// Bytes of the input.
+    /// The number of consumed bytes of the input.
     pub consumed: usize,
-    /// Bytes of the output.
+    /// The number of bytes written to the output buffer.
     pub produced: usize,
     /// Set if there is more output that needs no further input.
     pub more: bool,
-    /// A filter that has given up, and lets the rest pass.
+    /// The step whose filter has given up, and lets the rest of the body pass.
     pub bailed: Option<&'static str>,
-    /// Set if the output is to be sent before more is moved.
+    /// Set if the output is to be sent before the next call.
     pub soon: bool,
-    /// The rest of the body passes unchanged, after the output.
+    /// Set if the rest of the body, after this output, bypasses the filters.
     pub over: bool,
     /// A fetch for a filter. The body waits until the answer has been [given](Body::give).
     pub question: Option<FetchRequest>,
 }
 
-/// Why a body cannot go on, and which filter says so.
+/// The reason why a body cannot continue, and the step of the filter that has stopped it.
 pub(crate) type BodyFailure = (Bail, &'static str);
 
-/// A buffer and its overflow.
+/// The output buffer of a call, and the overflow for output that does not fit into the buffer.
 struct Window<'o> {
     out: &'o mut [u8],
     used: usize,
@@ -60,7 +60,7 @@ struct Window<'o> {
 impl Sink for Window<'_> {
     fn write(&mut self, bytes: &[u8]) {
         let room = self.out.get_mut(self.used..).unwrap_or_default();
-        // Output after the overflow must not overtake it.
+        // Once there is an overflow, further output goes there as well, to keep the order.
         let fits = if self.spill.is_empty() { room.len().min(bytes.len()) } else { 0 };
         let (now, later) = bytes.split_at(fits);
         room[..fits].copy_from_slice(now);
@@ -85,7 +85,8 @@ impl Body {
         }
     }
 
-    /// For a body whose start is sent on its own. Its rest [passes unchanged](BodyProgress::over) once all filters have ended.
+    /// Makes the body send its start early. The rest [bypasses the filters](BodyProgress::over) once all of them have
+    /// ended.
     pub(crate) fn streams(self) -> Self {
         Self { start: Start::SOON, passes: true, ..self }
     }
@@ -95,8 +96,8 @@ impl Body {
         self.answer = Some(answer);
     }
 
-    /// Takes as much of `input` as leads to a full `out`. With `end` it is the last of the body; with `flush` filters
-    /// release held output.
+    /// Moves `input` through the filters until it is used up or `out` is full. With `end`, `input` is the last of the body;
+    /// with `flush`, filters release the output that they hold back.
     ///
     /// # Errors
     ///
@@ -185,7 +186,7 @@ impl Body {
         if std::mem::replace(&mut self.asked, true) {
             return Ok(None);
         }
-        // One that waits without a question would do so for ever.
+        // A filter that waits without a question would wait for ever.
         let question = self.chain.question();
         question.map(Some).ok_or((Bail::Break, "a filter that waits for nothing"))
     }

@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     Full = 9,
 }
 
-/// Which head.
+/// The head of the request, or of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
     Request = 0,
@@ -53,11 +53,11 @@ pub(crate) enum BodyOf {
 pub(crate) struct BodyTreatment {
     pub filters: bool,
     pub changes: bool,
-    /// With [`Outcome::Hold`]: how much of the body is wanted.
+    /// With [`Outcome::Hold`]: the length of the body's start that steps want to read, bytes.
     pub hold: usize,
 }
 
-/// How much a line of the error log matters; the numbers are the header's.
+/// The level of a line in the error log; the numbers are the header's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Info = 1,
@@ -107,7 +107,7 @@ pub(crate) struct FactsOf<T> {
 pub(crate) type Facts<'r> = FactsOf<&'r [u8]>;
 
 impl<T> FactsOf<T> {
-    /// Maps the texts.
+    /// Converts each text by a function.
     pub(crate) fn each<'t, U>(&'t self, text: impl Fn(&'t T) -> U) -> FactsOf<U> {
         FactsOf {
             client: self.client,
@@ -140,7 +140,7 @@ pub(crate) struct TlsOf<T> {
 pub(crate) type Tls<'r> = TlsOf<&'r [u8]>;
 
 impl<T> TlsOf<T> {
-    /// Maps the texts.
+    /// Converts each text by a function.
     pub(crate) fn each<'t, U>(&'t self, text: impl Fn(&'t T) -> U) -> TlsOf<U> {
         TlsOf {
             client_verified: self.client_verified,
@@ -151,10 +151,10 @@ impl<T> TlsOf<T> {
     }
 }
 
-/// The result of a fetch; its body has been received.
+/// The result of a fetch, without the body, which has already been received.
 pub(crate) fn answer(how: i32, status: u32, fields: Vec<Field>) -> Result<(u16, Vec<Field>), FetchError> {
     match how {
-        // NGINX treats a response that is no HTTP as the body of one without a status.
+        // NGINX treats a response that is not HTTP as the body of a response without a status.
         0 => match u16::try_from(status) {
             Ok(status @ 200..=999) => Ok((status, fields)),
             _ => Err(FetchError::Malformed),
@@ -166,8 +166,8 @@ pub(crate) fn answer(how: i32, status: u32, fields: Vec<Field>) -> Result<(u16, 
     }
 }
 
-/// Runs a call from C; returns `failed` when it panics. State that it changed is not used any more then: the request
-/// ends.
+/// Runs a call from C; returns `failed` if it panics. The request then ends, so the state that the call may have left
+/// half changed is not used any more.
 pub(crate) fn guard<T>(failed: T, run: impl FnOnce() -> Option<T>) -> T {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.unwrap_or(failed),

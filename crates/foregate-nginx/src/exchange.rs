@@ -1,5 +1,5 @@
-//! An exchange of NGINX's as the steps of modules see it: while NGINX lends its request, or as a copy of it for a step that
-//! runs elsewhere.
+//! An exchange in NGINX, as the steps of modules see it: either NGINX's own request, for the time of a call, or a
+//! copy of it for a step that runs on another thread.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -13,9 +13,9 @@ use crate::random::random;
 use crate::request::{ExchangeChanges, ReceivedFacts};
 use crate::target;
 
-/// A head: its fields as they were when it was looked at, changed together with NGINX's own.
+/// A head: a snapshot of its fields. A change is made both here and in NGINX's own structures.
 pub(crate) struct Head<'r> {
-    /// None for a copy, which is not changed.
+    /// `None` for a copy, which is not changed.
     host: Option<Host<'r>>,
     which: Which,
     fields: Vec<Field<'r>>,
@@ -26,7 +26,7 @@ impl<'r> Head<'r> {
         Self { host: Some(host), which, fields: host.fields(which) }
     }
 
-    /// A field that was [copied](Self::copied).
+    /// A head whose fields have been [copied](Self::copied).
     pub(crate) fn lent(which: Which, fields: &'r [(Vec<u8>, Vec<u8>)]) -> Self {
         let fields = fields.iter().map(|(name, value)| Field::lent(name, value)).collect();
         Self { host: None, which, fields }
@@ -53,8 +53,8 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The fields with this name. For a request, spellings that CGI programs cannot distinguish count too: a client could otherwise
-    /// send under another spelling a field that only modules may set.
+    /// For each field, true if it has this name. In a request, spellings that CGI programs cannot distinguish count as
+    /// the same name: otherwise a client could send a field that only modules may set, under another spelling.
     fn named(&self, name: &[u8]) -> Vec<bool> {
         let spelt = self.which == Which::Request;
         let is_one = |field: &Field<'_>| match spelt {
@@ -86,7 +86,7 @@ impl Fields for Head<'_> {
 impl FieldsMut for Head<'_> {
     fn append(&mut self, name: &[u8], value: &[u8]) {
         if let Some(field) = self.host.and_then(|host| host.append(self.which, name, value)) {
-            // There is one content type; a second one replaces the first.
+            // A response has only one content type, so a further one replaces it.
             let is_type = |field: &Field<'_>| field.is_unlisted() && field.name().eq_ignore_ascii_case(name);
             if field.is_unlisted() {
                 self.fields.retain(|field| !is_type(field));
@@ -120,9 +120,9 @@ impl FieldsMut for Head<'_> {
     }
 }
 
-/// All that steps may see and change, for the time of a call.
+/// The parts of an exchange that steps may read and change, for the time of a call.
 pub(crate) struct Exchange<'r, 'k> {
-    /// None for a copy: a step that runs with a copy only writes values.
+    /// `None` for a copy: a step that runs with a copy only writes values.
     pub host: Option<Host<'r>>,
     pub facts: &'k Facts<'r>,
     pub kept: &'k mut ExchangeChanges,
@@ -134,14 +134,14 @@ pub(crate) struct Exchange<'r, 'k> {
 }
 
 impl<'r, 'k> Exchange<'r, 'k> {
-    /// For the phases before the response.
+    /// An exchange for the phases before the response.
     pub(crate) fn of_request(host: Host<'r>, facts: &'k Facts<'r>, kept: &'k mut ExchangeChanges) -> Self {
         let request = Head::new(host, Which::Request);
         let response = Head::lent(Which::Response, &[]);
         Self { host: Some(host), facts, kept, request, response, status: None, tls: OnceCell::new() }
     }
 
-    /// A copy.
+    /// An exchange made of a copy, for a step on another thread.
     pub(crate) fn lent(
         facts: &'k Facts<'r>,
         kept: &'k mut ExchangeChanges,
@@ -152,7 +152,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
         Self { host: None, facts, kept, request, response, status, tls: OnceCell::from(tls) }
     }
 
-    /// For the phases with a response of this status.
+    /// An exchange for the phases with a response, of this status.
     pub(crate) fn of_response(
         host: Host<'r>,
         facts: &'k Facts<'r>,
@@ -163,7 +163,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
         Self { response, status: Some(status), ..Self::of_request(host, facts, kept) }
     }
 
-    /// Keeps the request as it was received.
+    /// Stores the request as it was received, before steps change it.
     pub(crate) fn keep_received(&mut self) {
         let server = self.host.and_then(Host::local);
         self.kept.received = Some(ReceivedFacts { fields: self.request.copied(), server });
@@ -319,7 +319,7 @@ impl module::Exchange for Exchange<'_, '_> {
     }
 
     fn give_way(&self) -> fn() {
-        // Lent to a thread of NGINX's.
+        // Without a host, this is a copy on one of NGINX's threads for heavy steps.
         if self.host.is_none() { std::thread::yield_now } else { || {} }
     }
 
@@ -363,7 +363,7 @@ impl module::Exchange for Exchange<'_, '_> {
             Some(path) => match target::rewritten(path) {
                 Some(path) => path,
                 None => {
-                    // The origin must not see the original target: a step may have meant to keep it within a folder.
+                    // The origin must not get the original target instead: the step may have meant to confine the request to a folder.
                     self.kept.target_is_wrong = true;
                     return false;
                 }

@@ -1,4 +1,4 @@
-//! Fetches of steps and filters: NGINX makes subrequests of them, and each worker caches answers.
+//! Fetches of steps and filters. NGINX makes a subrequest for each, and each worker caches answers.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,11 +12,11 @@ use foregate_module::{
 use crate::ffi::Host;
 use crate::target;
 
-/// The user of a fetch.
+/// The part of a request that has asked for a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
-    /// A step; the answer goes into the slot that belongs to this one. Only steps in a dry run see it if a step in one
-    /// has asked.
+    /// A step. The answer is written to the slot that belongs to this slot. If the step is in a dry run, only steps in a
+    /// dry run see the answer.
     Step { slot: u16, dry: bool },
     /// A filter of the response's body.
     Filter,
@@ -31,22 +31,23 @@ pub(crate) struct ModuleFetch {
     pub args: Vec<u8>,
     /// The field `host`.
     pub authority: Vec<u8>,
-    /// The key under which the answer is kept.
+    /// The key of the answer in the cache; `None` if the answer is not cached.
     question: Option<AnswerKey<Place>>,
     body: Vec<u8>,
     answer: Option<FetchResult>,
 }
 
-/// The server of NGINX and the prefix within it: a name may mean another location elsewhere.
+/// The server block of NGINX and the prefix of the location: in another server block, the same name may mean another
+/// location.
 type Place = (u64, Vec<u8>);
 
-/// The answers that are kept for the requests of a worker.
+/// The cached answers for the requests of a worker.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Answers(Rc<RefCell<HashMap<AnswerKey<Place>, KeptAnswers>>>);
 
 impl ModuleFetch {
-    /// A request that is to be made at `now`; it is answered at once where it cannot be made, or where an answer was
-    /// kept. `authority` is that of the client's request.
+    /// A fetch that is to be made at `now`. It has an answer at once if it cannot be made, or if the cache has an answer.
+    /// `authority` is the authority of the client's request.
     pub(crate) fn new(
         whom: For,
         request: FetchRequest,
@@ -88,7 +89,7 @@ impl ModuleFetch {
         asked
     }
 
-    /// The number of the upstream; none for the site itself.
+    /// The number of the upstream; `None` for the site itself.
     pub(crate) fn upstream(&self) -> Option<u32> {
         upstream(&self.request)
     }
@@ -97,7 +98,7 @@ impl ModuleFetch {
         self.answer.is_some()
     }
 
-    /// Takes a part of the answer's body; false when it has become too large.
+    /// Takes a part of the answer's body. Returns false if the body has become too large.
     pub(crate) fn receive(&mut self, part: &[u8]) -> bool {
         if self.body.len() + part.len() > self.request.limit {
             self.body = Vec::new();
@@ -107,7 +108,7 @@ impl ModuleFetch {
         true
     }
 
-    /// Takes the answer without its body, which has been received, or why there is none.
+    /// Takes the answer (without its body, which has already been received), or the reason why there is none.
     pub(crate) fn settle(
         &mut self,
         result: Result<(u16, Vec<Field>), FetchError>,
@@ -146,8 +147,8 @@ fn split(target: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Returns true if a decoded path leads to its apparent target: an encoded slash, which the normal form keeps, could have hidden dots
-/// that lead out of the location, and file names do not contain NUL.
+/// Returns true if a decoded path is safe to use. The normal form keeps an encoded slash, which could have hidden a
+/// `..` that leads out of the location. A NUL is refused, because file names cannot contain it.
 fn is_plain(path: &[u8]) -> bool {
     path.starts_with(b"/")
         && !path.contains(&0)
@@ -155,12 +156,12 @@ fn is_plain(path: &[u8]) -> bool {
 }
 
 impl Answers {
-    /// The answer to a question that serves without asking, if one does. Times are milliseconds.
+    /// The cached answer to a question, if there is one that is fresh enough. Times are milliseconds.
     fn fresh(&self, question: &AnswerKey<Place>, ask: &FetchRequest, now: u64) -> Option<FetchResult> {
         self.0.borrow().get(question)?.known(ask, Duration::from_millis(now))
     }
 
-    /// Keeps an answer. Returns it, or an older one to use instead.
+    /// Stores an answer in the cache. Returns it, or an older answer to use in its place.
     fn keep(
         &self,
         question: AnswerKey<Place>,

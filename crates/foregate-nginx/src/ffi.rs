@@ -1,9 +1,10 @@
-//! The border to the half that is written in C: the functions that `module/foregate.h` declares. The only file of the crate
+//! The interface to the C half: the functions that `module/foregate.h` declares. This is the only file of the crate
 //! with unsafe code.
 //!
-//! Two rules hold for all of it. Texts that come from the other side live at least as long as the call, those of a request
-//! as long as the request, because NGINX frees nothing of a request before its end; so the lifetime `'r` of a call bounds
-//! whatever is read here. And nothing unwinds out of a function that C calls: [`guard`] catches it.
+//! Two rules hold for the whole file. First, a text from the C half lives at least as long as the call, and a text of
+//! a request as long as the request, because NGINX frees nothing of a request before its end. So the lifetime `'r` of
+//! a call bounds everything that is read here. Second, no panic unwinds out of a function that C calls: [`guard`]
+//! catches it.
 #![allow(unsafe_code, reason = "this is the border")]
 
 use std::ffi::{OsStr, c_int, c_void};
@@ -57,9 +58,9 @@ impl fg_text {
     ///
     /// # Safety
     ///
-    /// They live for `'t` and do not change.
+    /// The bytes live for `'t` and do not change.
     unsafe fn bytes<'t>(self) -> &'t [u8] {
-        // Where there are none, NGINX sometimes leaves the pointer as it was.
+        // If there are no bytes, NGINX sometimes leaves an old pointer.
         if self.len == 0 || self.data.is_null() {
             return &[];
         }
@@ -95,7 +96,7 @@ pub(crate) struct Field<'r> {
 }
 
 impl<'r> Field<'r> {
-    /// One that is none of NGINX's.
+    /// A field that does not belong to NGINX.
     pub(crate) fn lent(name: &'r [u8], value: &'r [u8]) -> Self {
         let (name, value) = (fg_text::of(name), fg_text::of(value));
         let field = fg_field { name, value, element: std::ptr::null_mut() };
@@ -103,8 +104,8 @@ impl<'r> Field<'r> {
     }
 
     pub(crate) fn name(&self) -> &'r [u8] {
-        // SAFETY: the C side passed the field for this request, whose texts live as long as it does; or the field was lent
-        // for `'r`.
+        // SAFETY: either the C half has passed the field for this request, and its texts live as long as the request; or the
+        // field was lent for `'r`.
         unsafe { self.field.name.bytes() }
     }
 
@@ -113,7 +114,7 @@ impl<'r> Field<'r> {
         unsafe { self.field.value.bytes() }
     }
 
-    /// Returns true if NGINX keeps the field outside of its list.
+    /// Returns true if NGINX keeps the field outside of its list of fields, such as the content type.
     pub(crate) fn is_unlisted(&self) -> bool {
         self.field.element.is_null()
     }
@@ -169,8 +170,8 @@ impl<'r> Host<'r> {
         let mut fields: Vec<Field<'r>> = Vec::with_capacity(ROOM);
         loop {
             let room = fields.capacity();
-            // SAFETY: the request lives; the other side writes at most `room` fields, for which there is memory of the
-            // same layout, and says how many there are.
+            // SAFETY: the request lives; the C half writes at most `room` fields into memory of the same layout, and returns the
+            // number of all fields.
             let count = unsafe {
                 let count =
                     (self.table.fields)(self.r, which as c_int, fields.as_mut_ptr().cast::<fg_field>(), room);
@@ -195,7 +196,7 @@ impl<'r> Host<'r> {
             return None;
         }
         if field.element.is_null() {
-            // Only the value was copied; the one name that leads here is known.
+            // NGINX has copied only the value. This happens for one name only.
             field.name = fg_text::of(b"Content-Type");
         }
         Some(Field { field, request: PhantomData })
@@ -203,7 +204,7 @@ impl<'r> Host<'r> {
 
     /// Replaces the value of a field.
     pub(crate) fn replace(self, which: Which, field: &mut Field<'r>, value: &[u8]) {
-        // SAFETY: the request lives, the field is one of it; the value is copied.
+        // SAFETY: the request lives, and the field belongs to it; the value is copied.
         let done =
             unsafe { (self.table.replace)(self.r, which as c_int, &raw mut field.field, fg_text::of(value)) };
         if done != 0 {
@@ -211,9 +212,9 @@ impl<'r> Host<'r> {
         }
     }
 
-    /// Removes fields. The others move, so they have to be looked up again.
+    /// Removes fields. The remaining fields move in memory, so they have to be looked up again.
     pub(crate) fn remove(self, which: Which, fields: &[Field<'r>]) {
-        // SAFETY: the request lives, the fields are some of it and have the layout that the other side expects.
+        // SAFETY: the request lives; the fields belong to it, and have the layout that the C half expects.
         let done = unsafe {
             (self.table.remove)(self.r, which as c_int, fields.as_ptr().cast::<fg_field>(), fields.len())
         };
@@ -247,7 +248,7 @@ impl<'r> Host<'r> {
             server_name: fg_text::EMPTY,
             client_subject: fg_text::EMPTY,
         };
-        // SAFETY: the request lives; what is filled in lives as long as it.
+        // SAFETY: the request lives, and the texts that are filled in live as long as the request.
         unsafe {
             (self.table.tls)(self.r, &raw mut tls);
             (tls.is_tls != 0).then(|| Tls {
@@ -259,7 +260,7 @@ impl<'r> Host<'r> {
         }
     }
 
-    /// NGINX's cached time, which is that of the last event.
+    /// NGINX's cached time: the time of the last event.
     pub(crate) fn now(self) -> Now {
         let (mut unix_ms, mut steady_ms) = (0, 0);
         // SAFETY: both point to memory for a number.
@@ -267,25 +268,25 @@ impl<'r> Host<'r> {
         Now { unix_ms, steady_ms }
     }
 
-    /// The meaning of an upstream's name at the request: its server in NGINX, and the prefix of the location; an
-    /// empty one for the site itself. `None` if it has no meaning.
+    /// The location that an upstream's number stands for at this request: the server block of NGINX, and the prefix of the
+    /// location, which is empty for the site itself. `None` if it stands for no location.
     pub(crate) fn place(self, upstream: Option<u32>) -> Option<(u64, Vec<u8>)> {
         let (mut server, mut prefix) = (0, fg_text::EMPTY);
         let upstream = upstream.map_or(Some(-1), |upstream| i32::try_from(upstream).ok())?;
-        // SAFETY: the request lives; there is memory for both, and the prefix lives as long as the configuration.
+        // SAFETY: the request lives; there is memory for both results, and the prefix lives as long as the configuration.
         unsafe {
             let found = (self.table.place)(self.r, upstream, &raw mut server, &raw mut prefix);
             (found == 0).then(|| (server, prefix.bytes().to_vec()))
         }
     }
 
-    /// Limits the request's body to so many bytes, unless it is limited to fewer.
+    /// Limits the request's body to this many bytes, unless a smaller limit is in effect.
     pub(crate) fn limit_body(self, bytes: u64) {
         // SAFETY: the request lives.
         unsafe { (self.table.limit_body)(self.r, bytes) };
     }
 
-    /// The end of the connection that the client connected to.
+    /// The local address of the client's connection.
     pub(crate) fn local(self) -> Option<SocketAddr> {
         let mut address = fg_address::default();
         // SAFETY: the request lives; there is memory for an address.
@@ -311,9 +312,9 @@ impl<'r> Host<'r> {
 ///
 /// # Safety
 ///
-/// It has not been freed, and has no other user for `'r`.
+/// The request has not been freed, and nothing else uses it for `'r`.
 unsafe fn request_of<'r>(request: *mut c_void) -> Option<&'r mut Request> {
-    // SAFETY: it was made of a box of this type; the caller vouches for the rest.
+    // SAFETY: the pointer was made from a box of this type; the caller keeps the conditions of `# Safety`.
     unsafe { request.cast::<Request>().as_mut() }
 }
 
@@ -324,13 +325,13 @@ unsafe fn request_of<'r>(request: *mut c_void) -> Option<&'r mut Request> {
 /// `host` points to a table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_start(host: *const fg_host) {
-    // SAFETY: the caller vouches for the table, which is copied. A later call, of a reload, brings the same.
+    // SAFETY: the caller vouches for the table, which is copied. A call after a reload passes the same table.
     if let Some(host) = unsafe { host.as_ref() } {
         let _ = HOST.set(*host);
     }
 }
 
-/// A worker has been forked.
+/// Called in a worker process after it has been forked.
 #[unsafe(no_mangle)]
 pub extern "C" fn fg_worker_start() {
     guard((), || {
@@ -345,7 +346,8 @@ pub extern "C" fn fg_panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// The steps. They are made once for the process: files that a step keeps serve later configurations.
+/// The steps. They are made once for the process, so that data which a step has read from files serves later
+/// configurations as well.
 static PIPELINE: LazyLock<Arc<Pipeline>> = LazyLock::new(|| {
     #[cfg(not(feature = "probe"))]
     let pipeline = crate::modules::shipped();
@@ -354,7 +356,7 @@ static PIPELINE: LazyLock<Arc<Pipeline>> = LazyLock::new(|| {
     Arc::new(pipeline)
 });
 
-/// Begins a configuration; null when that fails.
+/// Begins a configuration. Returns null on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fg_cycle_new() -> *mut c_void {
     guard(std::ptr::null_mut(), || {
@@ -371,14 +373,15 @@ pub extern "C" fn fg_cycle_new() -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_cycle_free(cycle: *mut c_void) {
     guard((), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         drop(unsafe { Box::from_raw(cycle.cast::<Cycle>()) });
         Some(())
     });
 }
 
-/// Sets the surroundings of a configuration's route files, before there are any: the names of NGINX's own upstreams, whether
-/// a variable reads the chosen one, and whether there are threads for heavy steps.
+/// Sets the surroundings of a configuration's route files. Must be called before any route file is read. The
+/// surroundings are the names of NGINX's own upstreams, whether a variable reads the chosen upstream, and whether
+/// there are threads for heavy steps.
 ///
 /// # Safety
 ///
@@ -436,7 +439,7 @@ pub unsafe extern "C" fn fg_route(
         Some(cycle.route(path, terms, &mut open))
     });
     match loaded {
-        // The cycle owns it.
+        // The cycle owns the route, so the pointer stays valid.
         Ok(route) => Rc::as_ptr(&route).cast::<c_void>(),
         Err(lines) => {
             lines.lines().for_each(refuse);
@@ -447,16 +450,16 @@ pub unsafe extern "C" fn fg_route(
 
 /// # Safety
 ///
-/// There are this many, and they live for the call.
+/// `names` points to `count` texts, which live for the call.
 unsafe fn names(names: *const fg_text, count: usize) -> Vec<String> {
-    // SAFETY: the caller vouches for them; where there are none the pointer may be null.
+    // SAFETY: the caller vouches for the texts; without texts, the pointer may be null.
     unsafe {
         let names: &[fg_text] = if count == 0 { &[] } else { std::slice::from_raw_parts(names, count) };
         names.iter().map(|name| String::from_utf8_lossy(name.bytes()).into_owned()).collect()
     }
 }
 
-/// The number of the upstream of this name, the same for all of a configuration; -1 when that fails.
+/// The number of the upstream of this name, which is the same in all routes of a configuration; -1 on failure.
 ///
 /// # Safety
 ///
@@ -464,13 +467,13 @@ unsafe fn names(names: *const fg_text, count: usize) -> Vec<String> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_upstream(cycle: *mut c_void, name: fg_text) -> i32 {
     guard(-1, || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (cycle, name) = unsafe { (cycle.cast::<Cycle>().as_mut()?, name.bytes()) };
         i32::try_from(cycle.upstream(&String::from_utf8_lossy(name))).ok()
     })
 }
 
-/// Returns 1 if a route asks an upstream.
+/// Returns 1 if steps of a route send requests to this upstream.
 ///
 /// # Safety
 ///
@@ -478,7 +481,7 @@ pub unsafe extern "C" fn fg_upstream(cycle: *mut c_void, name: fg_text) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_route_asks(route: *const c_void, upstream: i32) -> c_int {
     guard(0, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let route = unsafe { route.cast::<Route>().as_ref()? };
         Some(c_int::from(route.asks.iter().any(|asked| i32::try_from(*asked) == Ok(upstream))))
     })
@@ -492,14 +495,14 @@ pub unsafe extern "C" fn fg_route_asks(route: *const c_void, upstream: i32) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_route_filters(route: *const c_void) -> c_int {
     guard(0, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let route = unsafe { route.cast::<Route>().as_ref()? };
         Some(c_int::from(route.filters()))
     })
 }
 
-/// The next fetch: 1 if it has to be made, 0 if there is an answer already, -1 if there is no further one. The texts live
-/// until the answer.
+/// Writes the next fetch to `question`. Returns 1 if the fetch has to be made, 0 if it already has an answer, -1 if
+/// there is no further fetch. The texts live until the answer comes.
 ///
 /// # Safety
 ///
@@ -507,7 +510,7 @@ pub unsafe extern "C" fn fg_route_filters(route: *const c_void) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_ask(request: *mut c_void, number: usize, question: *mut fg_question) -> c_int {
     guard(-1, || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, question) = unsafe { (request_of(request)?, question.as_mut()?) };
         let asked = request.run.asked.get(number)?;
         *question = fg_question {
@@ -523,7 +526,7 @@ pub unsafe extern "C" fn fg_ask(request: *mut c_void, number: usize, question: *
     })
 }
 
-/// The next field of the fetch: 1, or 0 if there is no more.
+/// Writes the next field of the fetch to `out`. Returns 1, or 0 if there is no further field.
 ///
 /// # Safety
 ///
@@ -536,7 +539,7 @@ pub unsafe extern "C" fn fg_ask_field(
     out: *mut fg_field,
 ) -> c_int {
     guard(0, || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, out) = unsafe { (request_of(request)?, out.as_mut()?) };
         let field = request.run.asked.get(number)?.request.fields.get(field)?;
         let (name, value) = (fg_text::of(field.name()), fg_text::of(field.value()));
@@ -545,7 +548,7 @@ pub unsafe extern "C" fn fg_ask_field(
     })
 }
 
-/// Takes a part of the body of an answer: -1 when it has become too large.
+/// Takes a part of an answer's body. Returns -1 if the body has become too large.
 ///
 /// # Safety
 ///
@@ -553,13 +556,13 @@ pub unsafe extern "C" fn fg_ask_field(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_receive(request: *mut c_void, number: usize, part: fg_text) -> c_int {
     guard(-1, || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, part) = unsafe { (request_of(request)?, part.bytes()) };
         request.run.asked.get_mut(number)?.receive(part).then_some(0)
     })
 }
 
-/// Takes an answer, whose body has been received, or why there is none.
+/// Takes an answer, whose body has already been received, or the reason why there is none.
 ///
 /// # Safety
 ///
@@ -575,7 +578,7 @@ pub unsafe extern "C" fn fg_answered(
     count: usize,
 ) {
     guard((), || {
-        // SAFETY: the caller vouches for all of them; where there are no fields the pointer may be null.
+        // SAFETY: the caller keeps the conditions of `# Safety`; without fields, the pointer may be null.
         let (request, host, fields) = unsafe {
             let fields: &[fg_field] =
                 if count == 0 { &[] } else { std::slice::from_raw_parts(fields, count) };
@@ -592,7 +595,7 @@ pub unsafe extern "C" fn fg_answered(
     });
 }
 
-/// Begins a request; null when that fails.
+/// Begins a request. Returns null on failure.
 ///
 /// # Safety
 ///
@@ -600,7 +603,8 @@ pub unsafe extern "C" fn fg_answered(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_request_new(route: *const c_void, facts: *const fg_facts) -> *mut c_void {
     guard(std::ptr::null_mut(), || {
-        // SAFETY: the caller vouches for the facts and the route, which is shared: the count rises before it is used.
+        // SAFETY: the caller vouches for the facts and the route. The route is shared: its reference count is raised before
+        // use.
         let (route, facts) = unsafe {
             let route = route.cast::<Route>();
             Rc::increment_strong_count(route);
@@ -618,7 +622,7 @@ pub unsafe extern "C" fn fg_request_new(route: *const c_void, facts: *const fg_f
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_request_free(request: *mut c_void) {
     guard((), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         drop(unsafe { Box::from_raw(request.cast::<Request>()) });
         Some(())
     });
@@ -637,7 +641,7 @@ pub unsafe extern "C" fn fg_run_request(
     wanted: *mut usize,
 ) -> c_int {
     guard(Outcome::Failed, || {
-        // SAFETY: the caller vouches for all of them.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, host, facts, wanted) =
             unsafe { (request_of(request)?, Host::new(r)?, facts.as_ref()?.lent(), wanted.as_mut()?) };
         *wanted = request.run.route.plan.body();
@@ -645,7 +649,7 @@ pub unsafe extern "C" fn fg_run_request(
     }) as c_int
 }
 
-/// Takes the start of a body, for the steps that want it.
+/// Takes the start of a body, for the steps that read it.
 ///
 /// # Safety
 ///
@@ -653,7 +657,7 @@ pub unsafe extern "C" fn fg_run_request(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_give_body(request: *mut c_void, which: c_int, start: fg_text, whole: c_int) {
     guard((), || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, start) = unsafe { (request_of(request)?, start.bytes()) };
         let body = if which == Which::Request as c_int {
             &mut request.kept.request_body
@@ -681,7 +685,7 @@ pub unsafe extern "C" fn fg_run_response(
     shaped: *mut fg_shaped,
 ) -> c_int {
     guard(Outcome::Failed, || {
-        // SAFETY: the caller vouches for all of them.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, host, facts, shaped) =
             unsafe { (request_of(request)?, Host::new(r)?, facts.as_ref()?.lent(), shaped.as_mut()?) };
         let (maker, body) = (Maker::of(source), BodyOf::of(body));
@@ -716,7 +720,7 @@ pub unsafe extern "C" fn fg_move(
     let host = unsafe { Host::new(r) };
     let before = fg_panics();
     let done = guard(None, || {
-        // SAFETY: the caller vouches for all of them; the buffer is static memory of the other side.
+        // SAFETY: the caller keeps the conditions of `# Safety`; the buffer is static memory of the C half.
         let (request, input, out, moved) = unsafe {
             (request_of(request)?, input.bytes(), std::slice::from_raw_parts_mut(out, room), moved.as_mut()?)
         };
@@ -730,7 +734,7 @@ pub unsafe extern "C" fn fg_move(
     if done.is_some() { 0 } else { -1 }
 }
 
-/// Moves the request's body through its filters: 0, or the status with which the request is answered.
+/// Moves the request's body through its filters. Returns 0, or on an error the status of the response.
 ///
 /// # Safety
 ///
@@ -746,7 +750,7 @@ pub unsafe extern "C" fn fg_upload(
     moved: *mut fg_moved,
 ) -> c_int {
     guard(500, || {
-        // SAFETY: the caller vouches for all of them; the other side has written zeros into the buffer when it made it.
+        // SAFETY: the caller keeps the conditions of `# Safety`; the C half has filled the new buffer with zeros.
         let (request, host, input, out, moved) = unsafe {
             let out = std::slice::from_raw_parts_mut(out, room);
             (request_of(request)?, Host::new(r)?, input.bytes(), out, moved.as_mut()?)
@@ -761,8 +765,8 @@ pub unsafe extern "C" fn fg_upload(
     })
 }
 
-/// A heavy step that is to run on a thread, and how long it may wait for one; null when there is no place for it, which the
-/// next run of the phases records.
+/// Returns a job for the heavy step that is to run on a thread, and writes the longest wait for a thread to `wait_ms`.
+/// Returns null if the queue is full; the next run of the phases then records this.
 ///
 /// # Safety
 ///
@@ -770,7 +774,7 @@ pub unsafe extern "C" fn fg_upload(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_job_new(request: *mut c_void, wait_ms: *mut u64) -> *mut c_void {
     guard(std::ptr::null_mut(), || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, wait_ms) = unsafe { (request_of(request)?, wait_ms.as_mut()?) };
         let posted = request.post()?;
         *wait_ms = u64::try_from(posted.wait.as_millis()).unwrap_or(u64::MAX);
@@ -778,23 +782,23 @@ pub unsafe extern "C" fn fg_job_new(request: *mut c_void, wait_ms: *mut u64) -> 
     })
 }
 
-/// Runs it. The only function that is called on another thread than the worker's own.
+/// Runs a job. This is the only function that is called on another thread than the worker's own.
 ///
 /// # Safety
 ///
-/// `job` came from [`fg_job_new`], and is not freed meanwhile.
+/// `job` came from [`fg_job_new`], and is not freed during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
     guard((), || {
-        // SAFETY: the caller vouches for it; the part that is looked at is made for several threads, as `heavy` has the
-        // compiler check, the others are the worker's alone.
+        // SAFETY: the caller vouches for `job`. Only its field `job` is used here, which is `Send + Sync` (`heavy` has the
+        // compiler check this); its other fields are used by the worker's thread alone.
         let job = unsafe { &(*job.cast::<PostedWork>()).job };
         job.run();
         Some(())
     });
 }
 
-/// Takes a job back, with its result or unstarted, and returns 1; returns 0 while a thread runs it.
+/// Takes a job back, finished or unstarted, and returns 1. Returns 0 while a thread runs the job.
 ///
 /// # Safety
 ///
@@ -802,13 +806,13 @@ pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_job_settle(request: *mut c_void, job: *mut c_void) -> c_int {
     guard(0, || {
-        // SAFETY: the caller vouches for both; threads use only the shareable part.
+        // SAFETY: the caller keeps the conditions of `# Safety`; other threads use only the field `job`, which is `Sync`.
         let (request, posted) = unsafe { (request_of(request)?, job.cast::<PostedWork>().as_ref()?) };
         Some(c_int::from(request.settle(posted)))
     })
 }
 
-/// The request does not wait for it any more; a thread may still run it.
+/// Tells a job that its request does not wait for it any more. A thread may still run the job.
 ///
 /// # Safety
 ///
@@ -816,14 +820,14 @@ pub unsafe extern "C" fn fg_job_settle(request: *mut c_void, job: *mut c_void) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_job_forget(job: *mut c_void) {
     guard((), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let posted = unsafe { job.cast::<PostedWork>().as_ref()? };
         posted.job.forget();
         Some(())
     });
 }
 
-/// Frees it.
+/// Frees a job.
 ///
 /// # Safety
 ///
@@ -831,7 +835,7 @@ pub unsafe extern "C" fn fg_job_forget(job: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_job_free(job: *mut c_void) {
     guard((), || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         drop(unsafe { Box::from_raw(job.cast::<PostedWork>()) });
         Some(())
     });
@@ -851,7 +855,7 @@ pub unsafe extern "C" fn fg_run_log(
     summary: *const fg_summary,
 ) {
     guard((), || {
-        // SAFETY: the caller vouches for all of them.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, host, facts, summary) =
             unsafe { (request_of(request)?, Host::new(r)?, facts.as_ref()?.lent(), summary.as_ref()?) };
         let summary = Summary {
@@ -864,8 +868,8 @@ pub unsafe extern "C" fn fg_run_log(
     });
 }
 
-/// Switches the steps of a key on or off for a request: 1 when done, 0 when all of them have had their turn, -1 when the
-/// route has no such key.
+/// Switches the steps of a key on or off for a request. Returns 1 if this has an effect, 0 if all of these steps have
+/// already had their turn, -1 if the route has no such key.
 ///
 /// # Safety
 ///
@@ -873,14 +877,14 @@ pub unsafe extern "C" fn fg_run_log(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_switch(request: *mut c_void, name: fg_text, on: c_int) -> c_int {
     guard(-1, || {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let (request, name) = unsafe { (request_of(request)?, name.bytes()) };
         Some(request.run.switch(std::str::from_utf8(name).ok()?, on != 0))
     })
 }
 
-/// Reports about a request: 0 notes, 1 the step that has made the response, 2 events, 3 the client, 4 the upstream that
-/// steps have chosen.
+/// Returns a text about a request. The argument selects it: 0 for the notes, 1 for the step that has made the
+/// response, 2 for the events, 3 for the client, 4 for the upstream that steps have chosen.
 ///
 /// # Safety
 ///
@@ -888,7 +892,7 @@ pub unsafe extern "C" fn fg_switch(request: *mut c_void, name: fg_text, on: c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_tell(request: *mut c_void, what: c_int) -> fg_text {
     guard(fg_text::EMPTY, || {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller keeps the conditions of `# Safety`.
         let Request { run, kept } = unsafe { request_of(request)? };
         run.told = match what {
             0 => run.notes(),

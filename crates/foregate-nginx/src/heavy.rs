@@ -20,12 +20,13 @@ use crate::border::{FactsOf, TlsOf, Which};
 use crate::exchange::{Exchange, Head};
 use crate::request::{ExchangeChanges, Request};
 
-/// The largest number of jobs of a worker, waiting or running. Beyond, the step's setting applies, mostly 503.
+/// The most jobs of a worker, waiting or running. If there are more, the step's setting for a full queue applies,
+/// which is mostly 503.
 const QUEUE: usize = 1024;
-/// The largest number for one client: wrong passwords from one address must not lock out others. IPv6 clients are distinguished
-/// by their networks of 64 bits.
+/// The most jobs of one client: one client with wrong passwords must not lock out others. IPv6 clients are
+/// distinguished by the first 64 bits of their addresses.
 const PER_CLIENT: usize = 16;
-/// The longest wait for a thread, regardless of the step's setting: most clients have given up by then.
+/// The longest wait for a thread, regardless of the step's setting. Most clients do not wait longer for a response.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A step that is to run on a thread.
@@ -51,7 +52,7 @@ struct MovedJob {
 
 enum Stage {
     Waits(Box<MovedJob>),
-    /// A thread runs it, or the request has gone.
+    /// A thread runs the step, or the request does not wait for it any more.
     Taken,
     /// The step is done. Without a verdict, it has panicked.
     Done(Box<MovedJob>, Option<Verdict>),
@@ -60,13 +61,13 @@ enum Stage {
 /// A job, shared by a thread and the worker: the first to take it owns it.
 pub(crate) struct Job(Mutex<Stage>);
 
-/// C hands a pointer to it to a thread, so that the compiler sees no other place where this is needed.
+/// Checks that [`Job`] is `Send` and `Sync`. C passes a pointer to it to a thread, which the compiler cannot see.
 const _: () = {
     const fn is_for_several_threads<T: Send + Sync>() {}
     is_for_several_threads::<Job>();
 };
 
-/// A piece of work as the worker keeps it.
+/// A posted job, with the data that only the worker uses.
 pub(crate) struct PostedWork {
     pub job: Job,
     /// The longest wait for a thread.
@@ -75,7 +76,7 @@ pub(crate) struct PostedWork {
     _share: ClientShare,
 }
 
-/// The pieces of work of a worker.
+/// The numbers of jobs of a worker, in total and by client.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Queue(Rc<RefCell<Taken>>);
 
@@ -85,13 +86,14 @@ struct Taken {
     clients: HashMap<IpAddr, usize>,
 }
 
-/// A place among the client's steps, until it is dropped.
+/// A job's place in the queue and among the jobs of its client. Dropping it frees the place.
 struct ClientShare {
     queue: Queue,
     client: Option<IpAddr>,
 }
 
-/// Returns true if a step can run with copies: its output is kept until it comes back, and does not change the exchange itself.
+/// Returns true if a step can run on another thread with copies: it must not change the exchange itself, because its
+/// output is applied only when it comes back.
 pub(crate) fn can_leave(decl: &Decl) -> bool {
     const CHANGES: [&str; 7] = [
         EditRequest::SLOT.name,
@@ -139,7 +141,7 @@ impl Drop for ClientShare {
 }
 
 impl Work {
-    /// Copies the inputs of a step, and the values of earlier ones.
+    /// Copies the inputs of a step, and the values of earlier steps.
     pub(crate) fn new(
         exchange: &mut Exchange<'_, '_>,
         state: &mut State,
@@ -173,7 +175,7 @@ impl MovedJob {
 }
 
 impl Job {
-    /// Runs the step, unless it was taken back. Called by a thread.
+    /// Runs the step, unless the worker has taken it back. Called on another thread.
     pub(crate) fn run(&self) {
         let taken = std::mem::replace(&mut *self.0.lock(), Stage::Taken);
         let Stage::Waits(mut moved) = taken else { return };
@@ -181,14 +183,14 @@ impl Job {
         *self.0.lock() = Stage::Done(moved, verdict);
     }
 
-    /// The request no longer waits for it.
+    /// Tells the job that its request no longer waits for it.
     pub(crate) fn forget(&self) {
         drop(std::mem::replace(&mut *self.0.lock(), Stage::Taken));
     }
 }
 
 impl Request {
-    /// The next step, if it has to run on a thread and there is a place for it.
+    /// The job for the next step, if the step has to run on a thread and the queue has a place for it.
     pub(crate) fn post(&mut self) -> Option<Box<PostedWork>> {
         let Work { moved, when_full, wait, client } = *self.run.work.take()?;
         let Some(share) = self.run.route.queue.reserve(client) else {
@@ -199,8 +201,8 @@ impl Request {
         Some(Box::new(PostedWork { job, wait, when_full, _share: share }))
     }
 
-    /// Takes back a step that was posted, with its verdict, or because no thread has taken it. Returns false while a thread
-    /// runs it.
+    /// Takes back a posted step: with its verdict, or unstarted, if no thread has taken it. Returns false while a thread
+    /// runs the step.
     pub(crate) fn settle(&mut self, posted: &PostedWork) -> bool {
         let stage = std::mem::replace(&mut *posted.job.0.lock(), Stage::Taken);
         match stage {

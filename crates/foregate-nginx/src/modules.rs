@@ -1,4 +1,4 @@
-//! The modules that run inside NGINX: those that ship with the binary.
+//! The modules that run inside NGINX: the same that ship with Foregate's own binary.
 
 foregate_module::pipeline! {
     /// The steps of all modules, in the order of the binary's own list.

@@ -1,4 +1,4 @@
-//! A request of NGINX as a platform of the runner: running steps, and counting.
+//! Implements the runner's platform for a request of NGINX: it runs steps, and counts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::heavy;
 use crate::request::Events;
 use crate::route::Route;
 
-/// A request that runs steps, for the time of a call.
+/// The platform for one request, for the time of a call.
 pub(crate) struct RequestPlatform<'p, 'r, 'k> {
     pub exchange: &'p mut Exchange<'r, 'k>,
     pub state: &'p mut State,
@@ -34,7 +34,7 @@ impl Platform for RequestPlatform<'_, '_, '_> {
 
     fn place(&mut self, entry: &Entry, planned: &PlannedStep) -> StepPlace {
         let decl = entry.decl();
-        // Nothing waits for the log.
+        // Steps of the log stay on this thread, because nothing would wait for them.
         let may_leave = self.route.threads && decl.phase < PhaseId::Log;
         match decl.weight {
             _ if self.off.contains(usize::from(planned.step)) => StepPlace::Off,
@@ -68,7 +68,7 @@ impl Platform for RequestPlatform<'_, '_, '_> {
         let name = entry.decl().name;
         let full = matches!(fault, Fault::Full(_));
         if entry.reads_body() {
-            // The same words as in the proxy.
+            // The proxy uses the same words.
             self.exchange.kept.unseen = Some(if full { "step_queue" } else { "step" });
         }
         if full {

@@ -1,4 +1,4 @@
-//! Modules for tests against NGINX: steps that panic, a filter that makes much of little, and steps that take their time.
+//! Modules for tests with NGINX: steps that panic, a filter whose output is much longer than its input, and slow steps.
 //!
 //! ```kdl
 //! probe panic="request"
@@ -143,7 +143,7 @@ impl Step for ProbeResponse {
     }
 }
 
-/// Looks at the request's body.
+/// Reads the request's body.
 #[derive(Debug, Default)]
 pub struct ProbeBody;
 
@@ -230,7 +230,7 @@ impl Step for ProbeLog {
 struct GrowProbe {
     settings: Settings,
     held: Vec<u8>,
-    /// The byte that is written now, and how often it has been.
+    /// The position of the byte that is being written; `done` is the number of times that it has been written.
     at: usize,
     done: usize,
 }
@@ -335,7 +335,7 @@ impl Busy {
     }
 }
 
-/// The record of a busy step.
+/// The record of a slow step that ran over the request.
 #[derive(Debug)]
 pub struct SeenOfRequest;
 
@@ -345,7 +345,7 @@ impl Value for SeenOfRequest {
     const ABOUT: &'static str = "The request as a busy step has seen it.";
 }
 
-/// The record of the response.
+/// The record of a slow step that ran over the response.
 #[derive(Debug)]
 pub struct SeenOfResponse;
 
@@ -355,7 +355,7 @@ impl Value for SeenOfResponse {
     const ABOUT: &'static str = "The response as a busy step has seen it.";
 }
 
-/// Takes its time with the request.
+/// A slow step over the request.
 #[derive(Debug, Default)]
 pub struct BusyRequest;
 
@@ -407,7 +407,7 @@ impl Step for TellOrigin {
     }
 }
 
-/// Takes its time with the response.
+/// A slow step over the response.
 #[derive(Debug, Default)]
 pub struct BusyResponse;
 

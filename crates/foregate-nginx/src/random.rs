@@ -11,14 +11,14 @@ thread_local! {
     static KEPT: Cell<([u64; TAKEN], usize)> = const { Cell::new(([0; TAKEN], 0)) };
 }
 
-/// A number from the system's source; one read serves several calls.
+/// A number from the system's random source. One read from the system serves several calls.
 pub(crate) fn random() -> u64 {
     let (mut kept, mut left) = KEPT.get();
     if left == 0 {
         let mut bytes = [0; TAKEN * 8];
         if SystemRandom::new().fill(&mut bytes).is_err() {
             use std::hash::{BuildHasher, Hasher};
-            // The standard library took its keys from the system when the process started.
+            // The keys of the standard library's hashes are random numbers from the system, too.
             return std::hash::RandomState::new().build_hasher().finish();
         }
         for (number, bytes) in kept.iter_mut().zip(bytes.chunks_exact(8)) {

@@ -13,7 +13,7 @@ use crate::heavy::Work;
 use crate::route::Route;
 use crate::target;
 
-/// Events that are remembered for the access log. Beyond: dropped.
+/// The most events that are stored for the access log. Any more are dropped.
 const EVENTS_LIMIT: usize = 64;
 
 /// One request on its way through the steps of a route.
@@ -22,7 +22,7 @@ pub(crate) struct Request {
     pub kept: ExchangeChanges,
 }
 
-/// The progress of the steps, and their effects.
+/// The progress of a request's steps, and their effects.
 pub(crate) struct Run {
     pub route: Rc<Route>,
     /// The values of steps.
@@ -31,13 +31,13 @@ pub(crate) struct Run {
     pub off: Steps,
     /// The progress through the steps.
     pub runner: Runner,
-    /// A step that is to run on a thread.
+    /// The step that is to run on another thread, if any.
     pub work: Option<Box<Work>>,
     /// The fetches, running and completed.
     pub asked: Vec<ModuleFetch>,
-    /// A step has replaced the response.
+    /// Set if a step has replaced the response.
     pub replaced: bool,
-    /// The filters of the request's body, until all of it has gone through them.
+    /// The filters of the request's body, until the whole body has passed through them.
     pub upload: Option<Body>,
     /// The filters of the response's body.
     pub body: Option<Body>,
@@ -45,11 +45,11 @@ pub(crate) struct Run {
     pub step: &'static str,
     /// The events to count.
     pub events: Events,
-    /// The last report.
+    /// The text of the last report, which C may still read.
     pub told: String,
 }
 
-/// Events to count: the step, the event, and the number.
+/// Events to count: for each the step, the event, and the count.
 #[derive(Debug, Default)]
 pub(crate) struct Events(Vec<(&'static str, String, u64)>);
 
@@ -63,7 +63,7 @@ impl Events {
     }
 }
 
-/// Changes of the exchange by steps, and facts for steps other than its heads.
+/// The changes that steps have made to the exchange, and the facts that steps can read, without the heads.
 pub(crate) struct ExchangeChanges {
     pub path: Vec<u8>,
     pub query: Option<Vec<u8>>,
@@ -77,17 +77,17 @@ pub(crate) struct ExchangeChanges {
     pub source: Source<'static>,
     pub summary: Summary,
     pub now: Now,
-    /// The start of the request's body, and whether that is all of it, once it has been received for the steps.
+    /// The start of the request's body, once it has been received for the steps; the flag is true if it is the whole body.
     pub request_body: Option<(Vec<u8>, bool)>,
-    /// Why a step that looks at that has not run, if so, as the kind of an error.
+    /// If a step that reads the request's body has not run: the reason, as the kind of an error.
     pub unseen: Option<&'static str>,
-    /// The start of the response's body, in the same way.
+    /// The start of the response's body; the flag is true if it is the whole body.
     pub response_body: Option<(Vec<u8>, bool)>,
-    /// The request as it was received, for a plan that asks for it.
+    /// The request as it was received, if a step of the plan reads it.
     pub received: Option<ReceivedFacts>,
 }
 
-/// The facts about the request as received, other than constant ones.
+/// The facts about the request as it was received that steps may change later.
 pub(crate) struct ReceivedFacts {
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub server: Option<SocketAddr>,
@@ -144,7 +144,7 @@ impl Request {
 }
 
 impl ExchangeChanges {
-    /// Moves the state to a step on another thread; small values are copied.
+    /// Moves this data out for a step on another thread; small values are copied.
     pub(crate) fn lend(&mut self) -> Self {
         Self {
             path: self.path.clone(),
@@ -172,12 +172,13 @@ impl Run {
         chosen.map_or("", |(_, name)| name)
     }
 
-    /// Adds to the events of a step.
+    /// Adds to the count of an event of a step.
     pub(crate) fn count(&mut self, step: &'static str, event: &str, count: u64) {
         self.events.count(step, event, count);
     }
 
-    /// Switches the steps of a key: 1 when done, 0 when all of them have had their turn, -1 when the route has none.
+    /// Switches the steps of a key on or off. Returns 1 if this has an effect, 0 if all of these steps have already had
+    /// their turn, -1 if the route has no such key.
     pub(crate) fn switch(&mut self, name: &str, on: bool) -> i32 {
         let steps = self.route.pipeline.named(name);
         let planned: Vec<_> = self
@@ -198,7 +199,7 @@ impl Run {
         i32::from(planned.iter().any(|step| phase(step).is_some_and(|phase| phase >= self.runner.next())))
     }
 
-    /// The notes of steps for the access log, as a JSON object; several values of a name are an array.
+    /// The notes of steps for the access log, as a JSON object. If a name has several values, they are an array.
     pub(crate) fn notes(&self) -> String {
         notes(&self.state.notes)
     }
@@ -210,11 +211,11 @@ impl Run {
     }
 }
 
-/// Host and port, without the scheme's own port.
+/// Host and port; the default port of the scheme is left out.
 fn authority(facts: &Facts<'_>) -> String {
     let own: &[u8] = if facts.https { b"443" } else { b"80" };
     let mut authority = String::from_utf8_lossy(facts.server).into_owned();
-    // An address of IPv6 has colons of its own, in brackets.
+    // An IPv6 address contains colons, but it stands in brackets.
     let after = facts.host.iter().rposition(|byte| *byte == b']').unwrap_or_default();
     let tail = facts.host.get(after..).unwrap_or_default();
     let port =

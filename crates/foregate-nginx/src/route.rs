@@ -52,25 +52,25 @@ pub(crate) struct Cycle {
 pub(crate) struct Surroundings {
     /// The names of NGINX's own blocks `upstream`, with their numbers.
     blocks: Vec<(String, u32)>,
-    /// The configuration uses the variable that names the chosen route.
+    /// Set if the configuration uses the variable that names the chosen upstream.
     follows: bool,
-    /// There are threads for heavy steps.
+    /// Set if there are threads for heavy steps.
     threads: bool,
 }
 
-/// The arguments of the directive other than the file.
+/// The arguments of the directive, apart from the file.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
-    /// The keys that have to be switched on.
+    /// The keys that are off until a request switches them on.
     pub off: Vec<String>,
-    /// The names that stand for a location where the directive stands.
+    /// The names that stand for a location in the server block of the directive.
     pub upstreams: Vec<String>,
     /// The upstream of requests for which none is chosen.
     pub fallback: Option<String>,
 }
 
-/// The identity of a route: the file, the keys that have to be switched on, the names that stand for a location, and true if
-/// requests without a chosen upstream have one.
+/// The identity of a route: the file, the keys that are off until a request switches them on, the names that stand
+/// for a location, and true if there is a fallback upstream.
 type Named = (PathBuf, Vec<String>, Vec<String>, bool);
 
 /// A route file, ready to run.
@@ -79,22 +79,22 @@ pub(crate) struct Route {
     pub plan: Plan,
     /// The log files that steps write, by number.
     pub logs: Vec<LogFile>,
-    /// Steps that run only when the request has them switched on.
+    /// Steps that run only if the request has switched them on.
     pub off: Steps,
-    /// The numbers of the upstreams that it asks.
+    /// The numbers of the upstreams to which the route's steps send requests of their own.
     pub asks: Vec<u32>,
-    /// The upstreams that the route may choose, with their names.
+    /// The upstreams that the route may choose for a request, with their names.
     pub choices: Vec<(u32, String)>,
-    /// Heavy steps run on threads.
+    /// Set if heavy steps run on threads.
     pub threads: bool,
     /// The heavy steps of the worker.
     pub queue: Queue,
-    /// The cached answers to equal fetches.
+    /// The cached answers to fetches.
     pub answers: Answers,
 }
 
 impl Route {
-    /// Returns true if a step may filter the body of a response, or hold its start back.
+    /// Returns true if a step may filter the body of a response, or read its start.
     pub(crate) fn filters(&self) -> bool {
         let filter = <FilterResponseBody as Output>::SLOT.name;
         self.plan.steps().iter().any(|planned| {
@@ -118,7 +118,7 @@ impl Cycle {
         }
     }
 
-    /// Stores the surroundings of the route files, before there are any.
+    /// Stores the surroundings of the route files. Called before any of them is read.
     pub(crate) fn surround(&mut self, blocks: Vec<String>, follows: bool, threads: bool) {
         let blocks = blocks.into_iter().map(|name| (name.clone(), self.upstream(&name))).collect();
         self.surroundings = Surroundings { blocks, follows, threads };
@@ -188,7 +188,7 @@ impl Cycle {
     }
 }
 
-/// The most of a request's body that modules may look at, bytes: all of it is held in memory.
+/// The most bytes of a request's body that modules may read: they are held in memory.
 const BODY_MOST: usize = 1 << 20;
 
 /// The steps of these keys.
@@ -204,15 +204,16 @@ fn switched_off(pipeline: &Pipeline, plan: &Plan, names: &[String]) -> Result<St
     Ok(off)
 }
 
-/// The upstreams that a route file may name: to ask them, those that stand for a location; to have them answer, NGINX's own.
+/// The upstreams that a route file may name. Steps can send requests to names that stand for a location; as the
+/// upstream of the client's request, they can choose NGINX's own upstreams.
 struct Names<'n> {
     /// The names that stand for a location, with their numbers.
     upstreams: Vec<(String, u32)>,
     around: &'n Surroundings,
     terms: &'n Terms,
-    /// The numbers of those that are asked.
+    /// The numbers of the upstreams to which steps send requests.
     asked: RefCell<Vec<u32>>,
-    /// The upstreams that may be chosen.
+    /// The upstreams that steps may choose for the client's request.
     chosen: RefCell<Vec<(u32, String)>>,
 }
 
@@ -302,7 +303,7 @@ fn decode(
     let lists = lists::decode(&mut decoder, &of_lists, &mut files);
     let expressions = match Compiler::new(pipeline, lists) {
         Ok(expressions) => expressions,
-        // A mistake in the program, not in the file.
+        // This is an error of the program, not of the file.
         Err(error) => {
             let message = format!("the modules of this program do not fit together: {error}");
             decoder.push(Problem::new(None, message));
@@ -312,7 +313,7 @@ fn decode(
     let places: Vec<Item<'_>> = of_modules.iter().map(|(_, item)| *item).collect();
     let mut modules = Modules::new(tree, pipeline, names, expressions, files);
     let scope = modules.scope(&mut decoder, None, of_modules);
-    // NGINX serves as the origin, with or without an upstream of its own.
+    // For the steps, NGINX is always the origin, whether it has an upstream or not.
     let plan = modules.plan(&scope, true);
     drop(scope);
     modules.refuse_impossible(&mut decoder);

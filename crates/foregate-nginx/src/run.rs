@@ -16,18 +16,18 @@ use crate::heavy::Work;
 use crate::platform::RequestPlatform;
 use crate::request::{Request, Run};
 
-/// The most that is kept of a response's body for the steps that look at it, bytes.
+/// The most bytes of a response's body that are held for the steps that read it.
 const HOLD_LIMIT: usize = 1 << 20;
 
-/// Why no more steps run for now.
+/// The reason why no more steps run for now.
 enum StopReason {
-    /// The run waits for this.
+    /// The steps wait until NGINX has done this.
     Waits(Outcome),
     /// A step has ended the usual processing of the request.
     Ended(StepEnd),
 }
 
-/// The body of a request cannot go through its filters: the status that says why.
+/// A request's body cannot pass through its filters. Holds the status of the response.
 pub(crate) struct Unreadable(pub u16);
 
 /// Runs the steps of the request.
@@ -76,7 +76,7 @@ pub(crate) fn response(
     run.skip_to(first);
     let mut exchange = Exchange::of_response(host, facts, kept, status);
     let mut body = body;
-    // A step that has replaced the response does not run again, so that this comes to an end.
+    // The loop ends, because a step that has replaced the response does not run again.
     loop {
         let held = run.phases(&mut exchange, PhaseId::ResponseErrorPage);
         if held.is_ok() && run.state.hold > 0 && body == BodyOf::Sent && exchange.kept.response_body.is_none()
@@ -127,7 +127,7 @@ fn made(status: u16, text: &'static str) -> Box<Response> {
 ///
 /// # Errors
 ///
-/// It cannot go on; the request is answered with this status.
+/// The body cannot be moved further; the request is answered with the status in the error.
 pub(crate) fn upload(
     request: &mut Request,
     host: Host<'_>,
@@ -137,14 +137,14 @@ pub(crate) fn upload(
 ) -> Result<BodyProgress, Unreadable> {
     let run = &mut request.run;
     let failed = |step: &str, why: &str, status: u16| {
-        // Errors below 500 are the client's.
+        // Errors below 500 are caused by the client.
         let level = if status < 500 { Level::Info } else { Level::Error };
         host.log(level, &format!("filter \"{step}\" of a request's body: {why}"));
         Unreadable(status)
     };
     let body = run.upload.as_mut().ok_or_else(|| failed("", "there is none", 500))?;
     let moved = match body.move_on(input, end, false, out) {
-        // Answers to questions are impossible while a request is on its way.
+        // A filter of the request's body cannot wait for a fetch.
         Ok(BodyProgress { question: Some(_), .. }) => return Err(failed("", "it asks for something", 500)),
         Ok(moved) => moved,
         Err((Bail::TooLarge, step)) => return Err(failed(step, "it is too large", 413)),
@@ -157,8 +157,8 @@ pub(crate) fn upload(
     Ok(moved)
 }
 
-/// Moves the response's body through its filters; `None` when it cannot go on. Nothing moves while a filter waits for
-/// a fetch.
+/// Moves the response's body through its filters. Returns `None` on an error. Nothing moves while a filter waits for a
+/// fetch.
 pub(crate) fn body(
     request: &mut Request,
     host: Host<'_>,
@@ -172,7 +172,7 @@ pub(crate) fn body(
         failed("a body without filters");
         return None;
     };
-    // At most one is asked for by a filter at a time.
+    // Filters make at most one fetch at a time.
     if run.asked.iter().any(ModuleFetch::is_answered)
         && let Some(asked) = run.asked.pop()
     {
@@ -210,12 +210,12 @@ pub(crate) fn log(request: &mut Request, host: Host<'_>, facts: &Facts<'_>, stat
     if let Some(mut body) = run.body.take() {
         body.report(&mut |finding| run.count(finding.step, finding.event, finding.count));
     }
-    // Nothing is left that could be ended.
+    // The request is over, so there is nothing that a step could end.
     let _ = run.phases(&mut exchange, PhaseId::Log);
 }
 
 impl Run {
-    /// Runs the phases of the request, or as many as can without its body.
+    /// Runs the phases of the request, or as many of them as can run before its body has been received.
     fn request_phases(&mut self, exchange: &mut Exchange<'_, '_>) -> Result<Outcome, StopReason> {
         let route = Rc::clone(&self.route);
         if self.runner.next() == 0 && route.plan.keeps_received() && exchange.kept.received.is_none() {
@@ -223,7 +223,7 @@ impl Run {
         }
         if self.runner.next() <= PhaseId::RequestEarly.order() {
             self.phases(exchange, PhaseId::RequestEarly)?;
-            // Before any condition or key looks at the fields: they would believe the client.
+            // Done before any condition or key of a limit reads the fields, because it would believe the client.
             exchange.remove_identity(route.plan.identity());
         }
         if exchange.request_length() == Some(0) || exchange.kept.request_body.is_some() {
@@ -299,7 +299,7 @@ impl Run {
         }
     }
 
-    /// Passes the fetches of steps on; returns true if the request has to wait for them.
+    /// Prepares the fetches that steps have asked for. Returns true if the request has to wait for an answer.
     fn ask(&mut self, exchange: &Exchange<'_, '_>) -> bool {
         for (slot, _) in std::mem::take(&mut self.state.fetches) {
             let Some(Question { request, dry }) = self.state.slots.take_question(slot) else { continue };
@@ -323,7 +323,7 @@ impl Run {
         }
     }
 
-    /// Creates the filters that steps chose for the request's body, if it has one.
+    /// Creates the filters that steps have chosen for the request's body, if there is a body.
     fn take_upload_filters(&mut self, exchange: &Exchange<'_, '_>) -> Outcome {
         let filters = std::mem::take(&mut self.state.request_filters);
         if !filters.is_empty() && exchange.request_length() != Some(0) {
@@ -332,7 +332,7 @@ impl Run {
         if self.upload.is_some() { Outcome::FilterBody } else { Outcome::GoOn }
     }
 
-    /// Takes the filters that steps have put before the response's body, as far as they fit the response.
+    /// Takes the filters that steps have chosen for the response's body, if the response has a body that can be filtered.
     fn take_filters(&mut self, status: Option<u16>, body: BodyOf) -> BodyTreatment {
         let mut filters = std::mem::take(&mut self.state.response_filters);
         if status == Some(206) {

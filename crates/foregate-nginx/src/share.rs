@@ -1,14 +1,14 @@
-//! The memory of the filters of all bodies of a worker.
+//! The memory budget of a worker's body filters.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most that they may, bytes: as much as in foregate by default (`limits { filter-memory }`).
+/// The most memory of all filters together, bytes: the same as foregate's default (`limits { filter-memory }`).
 const LIMIT: usize = 96 << 20;
 
-/// Their total.
+/// The memory of all filters at present, bytes.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// The part of one body, which is given back when this is dropped.
+/// The part of the budget that one body uses. Dropping it gives the memory back.
 #[derive(Debug)]
 pub(crate) struct Share {
     held: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Nothing yet.
+    /// A part of no bytes.
     pub(crate) fn new() -> Self {
         Self { held: 0, of: &HELD }
     }

@@ -1,4 +1,4 @@
-//! Targets between their form in NGINX, decoded, and the normal form that steps see.
+//! Converts targets between NGINX's form, which is decoded, and the normal form that steps see.
 
 use foregate_module::has_parent_segment;
 use foregate_wire::{Slashes, normalize_path, normalize_query};
@@ -9,7 +9,7 @@ pub(crate) fn of_raw(raw: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
         Some(at) => (&raw[..at], raw.get(at + 1..)),
         None => (raw, None),
     };
-    // A fragment is no part of a target, and NGINX drops it.
+    // A fragment is no part of a target; NGINX drops it as well.
     let path = path.split(|byte| *byte == b'#').next().unwrap_or_default();
     if path == b"*" {
         return Some((path.to_vec(), None));
@@ -25,7 +25,7 @@ pub(crate) fn of_decoded(path: &[u8], args: &[u8]) -> (Vec<u8>, Option<Vec<u8>>)
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut encoded = Vec::with_capacity(path.len());
     for byte in path {
-        // All that the normal form has as it is but `%`.
+        // The bytes that the normal form does not encode, except `%`.
         if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(byte) {
             encoded.push(*byte);
         } else {
@@ -39,14 +39,14 @@ pub(crate) fn of_decoded(path: &[u8], args: &[u8]) -> (Vec<u8>, Option<Vec<u8>>)
     (normal, (!args.is_empty()).then(|| normal_query(args)))
 }
 
-/// The normal form of a path that a step has made; `None` where it has none.
+/// The normal form of a path that a step has made; `None` if the path is invalid.
 pub(crate) fn normal_path(path: &[u8]) -> Option<Vec<u8>> {
     let mut normal = Vec::with_capacity(path.len());
     normalize_path(path, Slashes::Merge, &mut normal).ok()?;
     Some(normal)
 }
 
-/// The normal form of a path that replaces the client's. It may contain client input, so a `..` in it is
+/// The normal form of a path that replaces the client's path. The new path may contain client input, so a `..` in it is
 /// refused.
 pub(crate) fn rewritten(path: &[u8]) -> Option<Vec<u8>> {
     if has_parent_segment(path) { None } else { normal_path(path) }

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Hands the parts of an address on, in the form that `Display` has. For those of version 4, which
-/// most clients have, without its machinery: each connection and each line of the access log has
-/// one.
+/// Formats an address like `Display`, and passes the pieces to `push`. For IPv4, which most clients use, this is faster
+/// than `Display`: an address is formatted for each connection and for each line of the access log.
 pub fn write_ip(address: IpAddr, mut push: impl FnMut(&str)) {
     let IpAddr::V4(address) = address else { return push(&address.to_string()) };
     for (number, octet) in address.octets().into_iter().enumerate() {
@@ -19,14 +18,14 @@ pub fn write_ip(address: IpAddr, mut push: impl FnMut(&str)) {
     }
 }
 
-/// Where an origin server is.
+/// The address of an origin server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ServerAddress {
     /// An address that needs no resolving.
     Ip(SocketAddr),
-    /// A name, resolved off the request path.
+    /// A name, which is resolved in the background, so that no request waits for it.
     Name {
-        /// The host in lower case. With a trailing dot it is a full name, and no search list is
+        /// The host in lower case. A name with a trailing dot is fully qualified: no search list is
         /// used.
         host: Arc<str>,
         /// TCP port.
@@ -40,7 +39,7 @@ pub enum ServerAddress {
 }
 
 impl ServerAddress {
-    /// The host, as it is used for SNI and certificate checks, which know no dot at the end; `None`
+    /// The host for SNI and for the check of the certificate, without a dot at the end; `None`
     /// for a Unix socket and a service.
     pub fn host(&self) -> Option<String> {
         match self {
@@ -70,7 +69,7 @@ impl ServerAddress {
         }
     }
 
-    /// Returns true if it has to be resolved.
+    /// Returns true if the address has to be resolved.
     pub fn is_name(&self) -> bool {
         matches!(self, Self::Name { .. } | Self::Service(_))
     }
@@ -90,13 +89,13 @@ impl fmt::Display for ServerAddress {
 /// A text that is not an address of an origin server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerAddressError {
-    /// Another form.
+    /// The text has none of the expected forms.
     #[error("expected HOST:PORT, IP:PORT, [IPV6]:PORT, unix:PATH or srv:NAME")]
     Form,
     /// `srv:` without the name of a service.
     #[error("expected the name of a service after `srv:`")]
     Service,
-    /// Numbers that are no address of IPv4. No name consists of numbers alone.
+    /// The host consists of numbers, but is not an IPv4 address. No host name consists of numbers alone.
     #[error("`{0}` is no IPv4 address: that is four numbers from 0 to 255 with dots between them")]
     Ipv4(String),
 }
@@ -134,8 +133,8 @@ fn without_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Returns true if a host consists of numbers alone, decimal, octal or hexadecimal. It is an IPv4
-/// address then, or a mistake: libc parses it as a number if it can, and never resolves it.
+/// Returns true if a host consists of numbers alone: decimal, octal or hexadecimal. Such a host is an IPv4
+/// address or a mistake: libc reads it as a number if possible, and never resolves it as a name.
 pub fn is_numeric(host: &str) -> bool {
     let is_number = |label: &str| match label.strip_prefix("0x").or_else(|| label.strip_prefix("0X")) {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -144,7 +143,8 @@ pub fn is_numeric(host: &str) -> bool {
     host.split('.').all(is_number)
 }
 
-/// A host name of RFC 1123, underscores allowed: labels of 1 to 63 characters, 253 in all.
+/// Returns true for a host name of RFC 1123, with underscores allowed: labels of 1 to 63 characters, at most 253
+/// characters in all.
 pub fn is_host_name(host: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -155,7 +155,7 @@ pub fn is_host_name(host: &str) -> bool {
     host.len() <= 253 && host.split('.').all(label)
 }
 
-/// A CIDR block, such as `10.0.0.0/8`; a lone address is a block of one.
+/// A CIDR block, such as `10.0.0.0/8`. A single address is a block with one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AddressBlock {
     base: IpAddr,
@@ -187,10 +187,10 @@ fn masked(address: IpAddr, prefix: u8) -> IpAddr {
 /// A text that is not a CIDR block.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressBlockError {
-    /// Another form.
+    /// The text has none of the expected forms.
     #[error("expected an address or a block such as 10.0.0.0/8 or 2001:db8::/32")]
     Form,
-    /// The address has bits beyond the prefix: a single one may be meant, or this block.
+    /// The address has bits beyond the prefix. The user may have meant the single address, or this block.
     #[error("the address has bits beyond the prefix; the network is {0}/{1}")]
     Bits(IpAddr, u8),
 }

@@ -43,11 +43,11 @@ use crate::transport::stream::Socket;
 
 /// The longest admin request or metrics request head, in bytes.
 const LONGEST_REQUEST: u64 = 8 * 1024;
-/// The time limit of a client of either.
+/// The time limit of a client of the admin socket or the metrics endpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Clients of either that are served at the same time.
+/// The most clients of each that are served at the same time.
 const CLIENTS: usize = 16;
-/// How long accepting pauses when there are no descriptors.
+/// The pause before the next accept if the process has no free file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A request of an administrator.
@@ -55,9 +55,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub enum AdminRequest {
     /// Read the configuration again; the answer has the reason for a refusal.
     Reload(oneshot::Sender<Result<(), String>>),
-    /// How the process is.
+    /// Return the state of the process.
     Status(oneshot::Sender<Value>),
-    /// Put this configuration to work.
+    /// Use this configuration from now on.
     Configure(GivenConfiguration, oneshot::Sender<Result<(), ConfigurationRefusal>>),
 }
 
@@ -66,25 +66,25 @@ pub enum AdminRequest {
 pub struct GivenConfiguration {
     /// Its text.
     pub text: String,
-    /// The text is in the JSON form.
+    /// Set if the text is in the JSON form.
     pub is_json: bool,
-    /// The tags of configurations that it may replace, or `*` for any; empty: any.
+    /// The tags of the configurations that this one may replace; empty or `*` for any.
     pub replaces: Vec<String>,
 }
 
-/// Why a configuration has not taken effect.
+/// The reason why a configuration has not taken effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigurationRefusal {
-    /// Another one than those that it may replace is in effect.
+    /// The configuration in effect is not one that the new configuration may replace.
     Stale,
-    /// An error in it.
+    /// The configuration has an error.
     Wrong(String),
 }
 
 /// The configuration in effect.
 #[derive(Debug, Clone, Default)]
 pub struct EffectiveConfiguration {
-    /// It changes with the texts.
+    /// A tag that changes if a text changes.
     pub tag: String,
     /// The paths and texts of its files, the main one first.
     pub files: Vec<(String, String)>,
@@ -102,11 +102,11 @@ pub trait ProcessControls: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The mistake in it.
+    /// The level is invalid; returns the reason.
     fn set_log_filter(&self, filter: &str) -> Result<(), String>;
 }
 
-/// The clients of one endpoint. A new client never waits for idle ones.
+/// The clients of one endpoint. A new client never waits for idle clients: one of them is disconnected.
 #[derive(Default)]
 struct Clients(VecDeque<AdminClient>);
 
@@ -130,14 +130,15 @@ impl ServingFlag {
 }
 
 impl Clients {
-    /// Serves one more. Where there are too many, the one that has asked nothing for longest goes.
+    /// Serves a further client. If there are too many, the oldest client that has sent no request is disconnected. If all
+    /// have sent one, waits until one of them is done.
     async fn admit<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(ServingFlag) -> F) {
         self.0.retain(|client| !client.task.is_finished());
         while self.0.len() >= CLIENTS {
             let idle = self.0.iter().position(|client| !client.asked.get());
             if let Some(AdminClient { task, .. }) = idle.and_then(|oldest| self.0.remove(oldest)) {
                 task.abort();
-                // An error says that it was aborted.
+                // The result only says that the task was aborted.
                 let _ = task.await;
             } else {
                 let _ = select_all(self.0.iter_mut().map(|client| &mut client.task)).await;
@@ -150,7 +151,7 @@ impl Clients {
     }
 }
 
-/// Serves the admin socket: HTTP, or one line of JSON in and one line out.
+/// Serves the admin socket. A client uses HTTP, or sends one line of JSON and gets one line back.
 pub async fn serve(
     listener: UnixListener,
     requests: mpsc::Sender<AdminRequest>,
@@ -186,7 +187,7 @@ async fn answer(stream: UnixStream, api: &AdminApi, asked: &ServingFlag) -> io::
         Some(pid) => format!("uid {}, pid {pid}", credentials.uid()),
         None => format!("uid {}", credentials.uid()),
     };
-    // A method of HTTP, which no line of JSON begins like.
+    // HTTP begins with an upper case letter of a method; a line of JSON never does.
     if timeout(PATIENCE, stream.fill_buf()).await??.first().is_some_and(u8::is_ascii_uppercase) {
         let answer = |request, patience: ClientPatience| {
             let who = &who;
@@ -221,7 +222,7 @@ fn audit_line(proxy: &Proxy, who: &str, line: &[u8], reply: &str) {
     proxy.audit.record(who, &change, reply["error"].as_str());
 }
 
-/// Returns true for the request of an observer.
+/// Returns true for the request to watch the figures.
 fn is_watch(line: &[u8]) -> bool {
     serde_json::from_slice::<Value>(line).is_ok_and(|request| request["verb"] == "watch")
 }
@@ -236,7 +237,7 @@ async fn watch(mut stream: BufReader<UnixStream>, proxy: &Arc<Proxy>) -> io::Res
     loop {
         let figures = tokio::select! {
             figures = observer.next() => figures,
-            // The client says nothing more until it leaves.
+            // The client sends nothing more, so the end of the read means that it has left.
             _ = stream.read(&mut end) => return Ok(()),
         };
         let Some(figures) = figures else { return Ok(()) };
@@ -291,7 +292,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
     }
 }
 
-/// The certificates in use: those that the proxy obtains itself by their names, others by their
+/// The certificates in use. Those that the proxy obtains itself are listed by their names, others by their
 /// files.
 fn certificates(proxy: &Proxy) -> Value {
     let config = proxy.config();
@@ -330,7 +331,7 @@ pub async fn serve_metrics(listener: Listener, proxy: Arc<Proxy>) {
                 let proxy = Arc::clone(&proxy);
                 let watched_by = Arc::clone(&proxy.metrics);
                 let serve = |asked: ServingFlag| async move {
-                    // A client that fails or dawdles is its own loss.
+                    // A failing or slow client harms only itself.
                     let _ = timeout(PATIENCE, metrics(socket, &proxy, &asked)).await;
                 };
                 clients.admit(|asked| WatchedTask::new(serve(asked), watched_by)).await;
@@ -382,7 +383,7 @@ pub fn own_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
         .render(format)
 }
 
-/// The metrics of all generations, those that have ended included.
+/// The metrics of all generations, including those that have ended.
 async fn all_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
     let own = own_metrics(proxy, ExpositionFormat::OpenMetrics);
     let others = proxy.handover.others(&own).await;
@@ -426,7 +427,7 @@ pub fn stats(proxy: &Proxy) -> Stats {
     stats
 }
 
-/// The state of the serving process for `foregate status`: an object, to which more may be added.
+/// The state of the serving process for `foregate status`: an object, to which the caller may add members.
 pub fn status(proxy: &Proxy) -> Value {
     let config = proxy.config();
     let settings = &config.settings;
@@ -444,7 +445,7 @@ pub fn status(proxy: &Proxy) -> Value {
     })
 }
 
-/// The value of `Accept` in a head; several are joined.
+/// The value of `Accept` in a head. Several such fields are joined.
 fn accept(head: &[u8]) -> String {
     let lines = head.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     let values = lines.filter_map(|line| {

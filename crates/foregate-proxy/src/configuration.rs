@@ -20,7 +20,7 @@ use crate::settings::{
 pub struct Settings {
     /// Worker threads; `None` means one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
-    /// Workers are bound to cores.
+    /// True if each worker is bound to a core.
     pub pin_workers: bool,
     /// Threads for heavy steps of modules; `None` means as many as workers. They are started when
     /// there is work for them.
@@ -64,25 +64,24 @@ pub struct Settings {
     pub pipeline: Arc<Pipeline>,
     /// The steps of modules that run on the answers to requests that no site takes.
     pub unrouted: RoutePlan,
-    /// Where requests go that no site or route takes. Default (`None`): they are answered with 404.
+    /// The destination of requests that match no site or route. Default (`None`): they are answered with 404.
     pub fallback: Option<Arc<Fallback>>,
-    /// TLS connections that go to another proxy as they are, in the order of the file.
+    /// Rules for TLS connections that are passed unchanged to another proxy, in the order of the file.
     pub passed: Vec<PassedNames>,
-    /// Some requests may fall back: the bytes of heads are kept.
+    /// True if some requests may fall back: then the bytes of request heads are kept.
     pub falls_back: bool,
-    /// Some routes compare responses.
+    /// True if some routes compare responses.
     pub compares: bool,
-    /// Where samples of differences lie.
+    /// The settings of the folder with samples of differences.
     pub compare_samples: Arc<CompareSamples>,
     /// The log files of modules, each once; [`foregate_module::LogId`] is a place in this list.
     pub logs: Vec<PathBuf>,
-    /// Files that were read into these settings, each once: when one changes, they are to be loaded
-    /// again.
+    /// The files that these settings were read from, each once. When one changes, the settings have to be loaded again.
     pub watched: Vec<PathBuf>,
 }
 
 impl Settings {
-    /// Defaults, with nothing that listens and nothing that answers.
+    /// The default settings, without listeners and sites.
     pub fn new(pipeline: Arc<Pipeline>) -> Self {
         Self {
             workers: None,
@@ -127,7 +126,7 @@ impl Settings {
         limits.memory.unwrap_or_else(|| limits.filter_memory.saturating_add(MEMORY_PER_WORKER * workers))
     }
 
-    /// Returns true if the failed requests can be displayed.
+    /// Returns true if there is a place that displays failed requests.
     pub fn shows_failures(&self) -> bool {
         self.dashboard.is_some() || self.admin.is_some()
     }

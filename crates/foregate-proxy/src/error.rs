@@ -19,7 +19,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// For logs and metrics.
+    /// The name for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Downstream => "downstream",
@@ -29,7 +29,7 @@ impl Side {
     }
 }
 
-/// The metric label of responses with excess bytes of the origin after their end. No exchange fails for that.
+/// The metric label of responses after which the origin sent excess bytes. No exchange fails because of them.
 pub const EXCESS: &str = "excess_bytes";
 
 /// Why an exchange failed.
@@ -41,7 +41,7 @@ pub enum Error {
     /// The request's length cannot be told.
     #[error("malformed request: {0}")]
     RequestFraming(FramingError),
-    /// The request's target is not one.
+    /// The request's target is invalid.
     #[error("malformed request: {0}")]
     Target(TargetError),
     /// `Host` or `:authority` is not a host.
@@ -53,7 +53,7 @@ pub enum Error {
     /// A pseudo-field that HTTP/2 needs is missing or cannot be used.
     #[error("malformed request: {0}")]
     Pseudo(&'static str),
-    /// The client's head is not HTTP, over HTTP/2.
+    /// The client's HTTP/2 head is malformed.
     #[error("malformed request: {0}")]
     Malformed(MalformedReason),
     /// More fields than allowed.
@@ -62,17 +62,17 @@ pub enum Error {
     /// An expectation other than `100-continue`.
     #[error("the expectation cannot be met")]
     Expectation,
-    /// CONNECT where the route does not allow it.
+    /// A CONNECT that the route does not allow.
     #[error("CONNECT is not allowed here")]
     ConnectNotAllowed,
-    /// Bytes for a tunnel came before there was one.
+    /// Bytes for a tunnel arrived before the tunnel was accepted.
     #[error("nothing may follow CONNECT before it is answered")]
     EarlyTunnel,
     /// No site or route for the request.
     #[error("no site or route for this request")]
     NoRoute,
-    /// A path that servers may take for one of another route, or for which a condition comes to
-    /// something else.
+    /// A path that servers may read differently, so that another route would match or a condition would have another
+    /// result.
     #[error(
         "the path belongs to another route, or to other conditions, where `%2F`, `%5C`, `;` or `//` is read otherwise"
     )]
@@ -98,19 +98,19 @@ pub enum Error {
     /// The client did not take the response in time.
     #[error("the client does not read the response")]
     WriteStall,
-    /// The request has been here too often.
+    /// The request has passed through this proxy too often.
     #[error("the request goes round in circles")]
     Loop,
-    /// The listener of a shield takes requests of the other nodes alone.
+    /// A request on the listener of the shield that does not come from another node.
     #[error("the request does not come from a node of the shield")]
     ShieldRefused,
-    /// The node of the shield does not serve the request: its configuration is another one, or purges are missing.
+    /// This node of the shield does not serve the request, because its configuration differs or purges are missing.
     #[error("this node of the shield does not serve the request")]
     ShieldDeclined,
-    /// The fetch that the request has waited for, that of another request, has failed.
+    /// The request waited for the fetch of another request, and that fetch has failed.
     #[error("the fetch of another request for the same object has failed")]
     SharedFetch,
-    /// The client accepts no response but a stored one, and there is none.
+    /// The client accepts only a stored response, and there is none.
     #[error("nothing is stored for this request")]
     NotCached,
     /// No server of the upstream can be tried.
@@ -146,8 +146,7 @@ pub enum Error {
     /// The origin closed the connection without a byte of response.
     #[error("the origin closed the connection without a response")]
     OriginClosed,
-    /// A connection that had served others held bytes of an earlier response where the response was
-    /// to begin.
+    /// On a reused connection, bytes of an earlier response came before the response.
     #[error("bytes of an earlier response stood where the response was to begin")]
     Leftover,
     /// The origin's head is not HTTP.
@@ -156,16 +155,16 @@ pub enum Error {
     /// The response's length cannot be told.
     #[error("malformed response: {0}")]
     ResponseFraming(FramingError),
-    /// More interim responses than allowed, or one that nobody asked for.
+    /// More interim responses than allowed, or an unexpected one.
     #[error("malformed response: {0}")]
     Interim(&'static str),
-    /// The origin switches protocols, and not as it was asked to.
+    /// The origin switches protocols, but not as requested.
     #[error("malformed response: {0}")]
     Switch(&'static str),
     /// The origin did not answer in time.
     #[error("the origin did not answer in time")]
     FirstByteTimeout,
-    /// The origin did not answer in the time for an attempt after which another may follow.
+    /// The origin did not answer in the time for one attempt. Another attempt may follow.
     #[error("the origin did not answer in the time for one attempt")]
     TryTimeout,
     /// The exchange took longer than its route allows.
@@ -174,7 +173,7 @@ pub enum Error {
     /// The response is dropped for another attempt.
     #[error("the response is dropped for another attempt")]
     Unwanted,
-    /// The origin answers none of its requests, while others do.
+    /// The origin leaves all its requests unanswered, while other servers answer.
     #[error("the origin answers none of its requests")]
     OriginHangs,
     /// The origin fell silent within its response.
@@ -183,7 +182,7 @@ pub enum Error {
     /// The origin does not take the request in time.
     #[error("the origin does not read the request")]
     OriginStall,
-    /// A step of a module has panicked, or is not run because it did so too often; its name.
+    /// The step of a module with this name has panicked, or is not run because it has panicked too often.
     #[error("the step {0} has failed")]
     Step(&'static str),
     /// The queue for the heavy work of a step is full; its name.
@@ -192,10 +191,10 @@ pub enum Error {
     /// The response's body is longer than a module allows.
     #[error("the response body is too large")]
     ResponseTooLarge,
-    /// A filter of a module cannot read the request's body; the name of its step.
+    /// The filter of the step with this name cannot read the request's body.
     #[error("the request body cannot be read")]
     BodyUnreadable(&'static str),
-    /// A filter of a module has broken a body off; the name of its step.
+    /// The filter of the step with this name has broken a body off.
     #[error("the filter of {0} has broken the body off")]
     Filter(&'static str),
     /// Filters of bodies hold as much as they may.
@@ -204,16 +203,16 @@ pub enum Error {
     /// Peers make the process hold so much that new requests are refused.
     #[error("no memory for the request")]
     Memory,
-    /// As many requests are in flight as may be, and as many wait.
+    /// The most requests are in flight, and the queue is full.
     #[error("too many requests are in flight, and the queue is full")]
     QueueFull,
-    /// The request had no turn in time.
+    /// The request waited too long in a queue.
     #[error("the request has waited too long for its turn")]
     QueueTimeout,
     /// The client has as many requests in flight as it may.
     #[error("too many requests of this client are in flight")]
     ClientRequests,
-    /// Starts of bodies hold as much in files as they may.
+    /// Bodies in temporary files already take as much room as they may.
     #[error("no room for the body in temporary files")]
     FilterFiles,
     /// The temporary file of a body could not be made, written or read.
@@ -222,7 +221,7 @@ pub enum Error {
     /// There is no file for the path.
     #[error("there is no file for this path")]
     NoFile,
-    /// Files are read alone.
+    /// A method other than GET and HEAD for a file.
     #[error("files are only read: use GET or HEAD")]
     FileMethod,
     /// The process is not allowed to read the file.
@@ -234,7 +233,7 @@ pub enum Error {
     /// The disk of the file is too slow at present.
     #[error("the disk of the file is too slow at present")]
     FileBusy,
-    /// A step of a module has had the request broken off; its name.
+    /// The step of a module with this name has broken the request off.
     #[error("the step {0} has broken the request off")]
     Aborted(&'static str),
     /// The process, or the listener, ended before the exchange did.
@@ -284,8 +283,8 @@ impl Error {
         }
     }
 
-    /// The row of the table of errors. Each variant has one of its own: no arm stands for those
-    /// that are yet to come.
+    /// The row of the table of errors. Each variant is listed: without a catch-all arm, a new variant does not compile
+    /// until it has a row.
     fn row(&self) -> Row {
         use Repetition::{Connecting, Never, Silent, Unanswered, Unprocessed};
         use ResponseError::{HeadTooLarge, LineTooLong, TooManyFields};
@@ -333,7 +332,7 @@ impl Error {
             Self::OriginReset(_) => Row::new(Upstream, "origin_reset", 502, Unanswered).blames_server(),
             Self::OriginClosed => Row::new(Upstream, "origin_closed", 502, Unanswered).blames_server(),
             Self::Leftover => Row::new(Upstream, "leftover_bytes", 502, Unanswered),
-            // A head that is larger than our own limits is HTTP.
+            // A head that only exceeds our own limits is valid, so the server is not to blame.
             Self::Response(HeadTooLarge | LineTooLong | TooManyFields) => {
                 Row::new(Upstream, "response", 502, Never)
             }
@@ -385,13 +384,13 @@ impl Error {
         self.row().status
     }
 
-    /// The step of a module that is at fault.
+    /// The name of the module step at fault, if a step is.
     pub fn step(&self) -> Option<&'static str> {
         self.row().step
     }
 
-    /// Returns true if a peer has left legitimately, once its response has begun: it has closed its
-    /// connection, or reset its stream without an error.
+    /// Returns true if a peer has closed its connection, or has reset its stream without an error. Once the response has
+    /// begun, a peer may do that.
     pub fn is_leaving(&self) -> bool {
         self.row().link.is_some_and(LinkError::is_leaving)
     }
@@ -406,8 +405,8 @@ impl Error {
         self.row().repetition == Repetition::Connecting
     }
 
-    /// Returns true if no response has begun: the origin may have lost the connection before it
-    /// read the request, or hang. Repeating an idempotent request is safe.
+    /// Returns true if no response has begun, so that it is safe to repeat an idempotent request. The origin may have
+    /// lost the connection before it read the request, or it may hang.
     pub fn is_before_response(&self) -> bool {
         self.row().repetition != Repetition::Never
     }
@@ -417,8 +416,8 @@ impl Error {
         matches!(self.row().repetition, Repetition::Connecting | Repetition::Silent)
     }
 
-    /// Returns true if a server that received the request has failed, as far as is known. Requests
-    /// that the origin declares unprocessed, or unsupported, are no failure.
+    /// Returns true if the server received the request and failed on it. A request that the origin declares unprocessed or
+    /// unsupported is no failure.
     pub fn is_failure_of_the_server(&self) -> bool {
         self.row().blames_server
     }
@@ -429,15 +428,14 @@ impl Error {
 enum Repetition {
     /// No: a response has begun, or another attempt would end in the same way.
     Never,
-    /// Any request: there was no connection to the server, and most likely there would be none
-    /// again.
+    /// Any request may be repeated: there was no connection to the server. Another attempt at the same server would most
+    /// likely fail, too.
     Connecting,
-    /// Any request: the origin has not looked at it.
+    /// Any request may be repeated: the origin has not processed it.
     Unprocessed,
-    /// An idempotent request: nothing of a response has come, but the origin may have begun to
-    /// process it.
+    /// An idempotent request may be repeated: no response has begun, but the origin may have begun to process the request.
     Unanswered,
-    /// Safe, but the server would most likely leave it unanswered again.
+    /// As [`Self::Unanswered`], but the same server would most likely not answer again.
     Silent,
 }
 
@@ -448,7 +446,7 @@ struct Row {
     kind: &'static str,
     status: u16,
     repetition: Repetition,
-    /// A server that took the request has failed on it.
+    /// True if the server received the request and failed on it.
     blames_server: bool,
     step: Option<&'static str>,
     /// The failure of the connection or stream.

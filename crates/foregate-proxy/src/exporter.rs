@@ -1,7 +1,7 @@
 //! The task that sends the spans of recorded traces to their receiver, by OTLP over HTTP.
 //!
-//! Requests never wait for it. A receiver that is away, slow or overloaded is asked again for [`PATIENCE`]; spans that come
-//! meanwhile wait in the queue, and beyond its bound they are dropped.
+//! Requests never wait for the export. If the receiver is away, slow or overloaded, a batch is sent again and again
+//! for up to [`PATIENCE`]. New spans wait in the queue meanwhile; if it is full, they are dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::proxy::Proxy;
 use crate::settings::TraceExport;
 use crate::spans::{SpanBatch, rejected_spans, request_body};
 
-/// How long a batch is tried again.
+/// The longest time for which a batch is sent again after failures.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The pause after the first failure. It doubles with each further one.
+/// The pause after the first failure. It doubles with each further failure.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause.
 const PAUSE_MOST: Duration = Duration::from_secs(10);
 /// The longest answer of a receiver that is read, bytes.
 const ANSWER_MOST: usize = 64 * 1024;
-/// A look at whether all is sent, at the end of the process.
+/// The interval of the checks at the end of the process whether all spans are sent.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The result of sending a batch to the receiver.
 #[derive(Debug)]
 enum Delivery {
-    /// It has been taken, but for this many spans.
+    /// The receiver has accepted the batch, except for this many spans.
     Taken(u64),
-    /// The batch may be taken later. The reason, and the pause that the receiver demands.
+    /// The batch may be accepted later. Has the reason, and the pause if the receiver demands one.
     Later(String, Option<Duration>),
-    /// It will never be.
+    /// The batch will never be accepted. Has the reason.
     Refused(String),
 }
 
 /// Sends batches, one at a time, as long as the process lives.
 pub async fn run(proxy: Arc<Proxy>) {
-    // The last batch has failed: this is logged once, not for each batch.
+    // True if the last batch has failed. The first failure in a row is logged, and later ones are not.
     let mut failing = false;
     loop {
         let batch = proxy.spans.batch().await;
@@ -61,7 +61,7 @@ pub async fn run(proxy: Arc<Proxy>) {
     }
 }
 
-/// Has waiting spans sent, for at most so long: the process ends.
+/// Waits until the remaining spans are sent, for at most `limit`, because the process ends.
 pub async fn finish(proxy: &Proxy, limit: Duration) {
     proxy.spans.end();
     let until = Instant::now() + limit;
@@ -70,7 +70,7 @@ pub async fn finish(proxy: &Proxy, limit: Duration) {
     }
 }
 
-/// Sends a batch, again where that can help. The result is how many of its spans were not taken.
+/// Sends a batch, again if a failure may be temporary. Returns the number of spans that the receiver has rejected.
 async fn deliver(proxy: &Proxy, batch: &SpanBatch) -> Result<u64, String> {
     let until = Instant::now() + PATIENCE;
     let mut pause = PAUSE;
@@ -114,7 +114,7 @@ fn request(export: &TraceExport, batch: &SpanBatch) -> FetchRequest {
     ask
 }
 
-/// By the rules of OTLP over HTTP for failures.
+/// Judges the receiver's answer by the rules of OTLP over HTTP.
 fn judge(answer: foregate_module::FetchResult) -> Delivery {
     let answer = match answer {
         Ok(answer) => answer,

@@ -12,14 +12,14 @@ use crate::limits::account::{Account, part};
 use crate::limits::lanes::Lanes;
 use crate::settings;
 
-/// The part of the kept questions that one client may use, percent. Beyond it, the client's own
-/// least fresh one is dropped.
+/// The percentage of the table that entries of one client may take. Beyond that, the client's own oldest entry is
+/// dropped for a new one.
 const KEPT_PART: usize = 25;
 
 /// The answers of fetches that are kept for all requests of the process.
 #[derive(Debug)]
 pub struct Fetches {
-    /// The times of answers count from here.
+    /// The zero of the times of answers.
     start: Instant,
     kept: Mutex<HashMap<AnswerKey<UpstreamKey>, AnswerEntry, foldhash::fast::RandomState>>,
 }
@@ -37,8 +37,8 @@ struct AnswerEntry {
     account: Account,
 }
 
-/// The upstream that a fetch goes to, known by all of its settings: its number, and its name, may
-/// mean another one after a reload.
+/// The upstream of a fetch, identified by all of its settings. After a reload, its number and its name may belong to
+/// another upstream.
 #[derive(Clone, PartialEq)]
 pub struct UpstreamKey(pub Arc<settings::UpstreamSettings>);
 
@@ -62,15 +62,15 @@ impl Hash for UpstreamKey {
     }
 }
 
-/// The answer to a fetch. The first to ask makes it; the others wait, unless a kept answer serves
-/// them.
+/// The shared answer to a fetch. The first request makes the fetch. Other requests wait for it, unless a stored
+/// answer can be used.
 #[derive(Debug)]
 pub struct SharedAnswer {
     answers: Mutex<KeptAnswers>,
     /// The start of the table, from which the times of answers count.
     start: Instant,
-    /// The turn at fetching it. If it failed for lack of the asker's own memory or places, the next
-    /// one tries again; so the turn moves from client to client.
+    /// The queue for fetching the answer, one client at a time. If a client's fetch fails because the client has no
+    /// memory or places left, the next client in the queue tries.
     pub asking: Arc<Lanes>,
 }
 
@@ -79,7 +79,7 @@ impl SharedAnswer {
         Arc::new(Self { answers: Mutex::default(), start, asking: Lanes::new(1) })
     }
 
-    /// The answer that serves without asking.
+    /// The stored answer, if it can be used without a fetch.
     pub fn known(&self, ask: &FetchRequest) -> Option<FetchResult> {
         self.answers.lock().known(ask, self.now())
     }
@@ -100,7 +100,7 @@ impl SharedAnswer {
 }
 
 impl Fetches {
-    /// The answer to a question that `account` asks, whether it is there already or not.
+    /// The entry for a fetch of `account`. Creates one if there is none.
     pub fn entry(&self, upstream: UpstreamKey, ask: &FetchRequest, account: Account) -> Arc<SharedAnswer> {
         let authority = ask.authority.as_deref().unwrap_or_default();
         let question = AnswerKey::new(upstream, authority, ask);
@@ -121,7 +121,7 @@ impl Fetches {
                 .filter_map(|(question, entry)| Some((since(&entry.kept)?, question)))
                 .min_by_key(|(since, _)| *since);
             let Some(question) = oldest.map(|(_, question)| question.clone()) else {
-                // All are being fetched now.
+                // All entries are in use by fetches: this fetch is not shared.
                 return SharedAnswer::new(self.start);
             };
             kept.remove(&question);

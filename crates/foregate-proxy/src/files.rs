@@ -1,7 +1,7 @@
 //! Opening the files of the configuration, without blocking on special files.
 //!
-//! Opening a named pipe waits for its other end: a start would hang, and a reload too, with all
-//! signals behind it.
+//! Opening a named pipe blocks until its other end is opened. A start would hang, and so would a reload, and all
+//! signals that come after it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -47,9 +47,8 @@ pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The process's own output, if the path denotes it. Opened by its path, a file would have another
-/// position than that of the process, and overwrite its output; and a socket could not be opened at
-/// all.
+/// A duplicate of the process's own output, if the path denotes that. If a file were opened by such a path instead, it
+/// would have a position of its own and overwrite the process's output; a socket could not be opened at all.
 fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     match path.to_str()? {
         "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
@@ -58,7 +57,7 @@ fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     }
 }
 
-/// Opening does not block, and does not acquire a terminal.
+/// Flags with which opening does not block and does not acquire a terminal.
 fn at_once() -> i32 {
     (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed()
 }

@@ -1,7 +1,7 @@
-//! Passing connections to another generation of the program, unread, while that is on trial.
+//! Passes unread connections to another generation (process) of the program while that generation is on trial.
 //!
-//! A connection stays open here until the other side has acknowledged it. So a generation that
-//! hangs or dies loses nothing but the connections that it has begun to serve.
+//! A connection stays open here until the other side has acknowledged it. So if the other generation hangs or dies,
+//! only the connections that it has begun to serve are lost.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,9 +17,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::transport::stream::Socket;
 
-/// All connections, as a share.
+/// The share that means all connections, in hundredths of a percent.
 const ALL: u32 = 10_000;
-/// Connections that were passed and not taken yet; beyond, they are served here.
+/// The most connections that are passed but not acknowledged yet. Further ones are served here.
 const UNTAKEN_MOST: usize = 1024;
 /// The time limit for other generations to show their metrics.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -29,13 +29,13 @@ const NUMBER: usize = 8;
 /// A question for the metrics of the other generations.
 #[derive(Debug)]
 pub struct MetricsQuestion {
-    /// The metrics of this process, to be shown next to those.
+    /// The metrics of this process, which the other generations may show, too.
     pub own: String,
     /// The destination of the answer.
     pub answer: oneshot::Sender<Vec<String>>,
 }
 
-/// The part of this process in a trial: it accepts connections, passes some of them on, or waits.
+/// The role of this process in a trial: it accepts connections, passes some of them on, or waits.
 #[derive(Debug)]
 pub struct Handover {
     accepting: watch::Sender<bool>,
@@ -45,7 +45,7 @@ pub struct Handover {
 }
 
 impl Default for Handover {
-    /// The process accepts, alone.
+    /// The process accepts all connections and passes none.
     fn default() -> Self {
         Self {
             accepting: watch::channel(true).0,
@@ -72,43 +72,43 @@ impl Handover {
         *self.accepting.borrow()
     }
 
-    /// Where connections are passed to, if anywhere.
+    /// The passage to another generation, if connections are passed.
     pub fn passage(&self) -> Option<Arc<Passage>> {
         // This costs hardly anything while there is no passage.
         if self.passage.load().is_none() { None } else { self.passage.load_full() }
     }
 
-    /// Passes connections to this generation from now on, or to none. Returns the previous one.
+    /// Sets the passage through which connections are passed from now on. Returns the previous one.
     pub fn set_passage(&self, passage: Option<Arc<Passage>>) -> Option<Arc<Passage>> {
         self.passage.swap(passage)
     }
 
-    /// Other generations are asked for their metrics here.
+    /// Sets the channel for questions to the other generations about their metrics.
     pub fn set_others(&self, others: mpsc::Sender<MetricsQuestion>) {
         self.others.store(Some(Arc::new(others)));
     }
 
-    /// The other generations are told here that an operator has given orders for servers.
+    /// Sets the channel that tells the other generations when an operator has given orders for servers.
     pub fn set_orders(&self, orders: mpsc::Sender<oneshot::Sender<()>>) {
         self.orders.store(Some(Arc::new(orders)));
     }
 
-    /// Has the other generations follow the orders for servers that this one has now. Returns once they do, or cannot be
-    /// reached.
+    /// Makes the other generations follow this generation's present orders for servers. Returns once they do, or after a
+    /// time limit.
     pub async fn tell_orders(&self) {
         let Some(orders) = self.orders.load_full() else { return };
         let (told, answered) = oneshot::channel();
         let telling = async {
-            // Without its receiver there is no supervisor.
+            // This fails if there is no supervisor.
             let _ = orders.send(told).await;
             let _ = answered.await;
         };
         let _ = tokio::time::timeout(PATIENCE, telling).await;
     }
 
-    /// The metrics of the other generations, those that have ended included. Those that do not
-    /// answer are left out. The supervisor remembers the metrics of this process, `own`, so that no counter
-    /// falls below a value that was shown, should the process crash.
+    /// The metrics of the other generations, including ended ones. Generations that do not answer are left out. The
+    /// supervisor remembers `own`, the metrics of this process: if the process crashes, no counter falls below a value
+    /// that was shown.
     pub async fn others(&self, own: &str) -> Vec<String> {
         let Some(others) = self.others.load_full() else { return Vec::new() };
         let (answer, answered) = oneshot::channel();
@@ -130,18 +130,18 @@ pub struct PassedConnection {
     pub remote: Option<SocketAddr>,
 }
 
-/// The way to another generation.
+/// The passage of connections to another generation.
 #[derive(Debug)]
 pub struct Passage {
     channel: Channel,
-    /// Of the connections, hundredths of a percent.
+    /// The share of the connections that is passed, in hundredths of a percent.
     share: AtomicU32,
     next: AtomicU64,
     untaken: Mutex<VecDeque<(u64, PassedConnection)>>,
 }
 
 impl Passage {
-    /// A way over this channel, which nothing takes yet.
+    /// A passage over this channel. No connections are passed until a share is set.
     pub fn new(channel: Channel) -> Self {
         Self { channel, share: AtomicU32::new(0), next: AtomicU64::new(0), untaken: Mutex::default() }
     }
@@ -151,8 +151,8 @@ impl Passage {
         self.share.store(share.min(ALL), Ordering::Relaxed);
     }
 
-    /// Returns true if a connection is to be passed. One client is always served by the same generation, unless
-    /// `speaks_for_many`: the connections of such a peer are distributed one by one.
+    /// Returns true if a connection should be passed. All connections of a client go to the same generation, except with
+    /// `speaks_for_many`: a peer that stands for many clients has its connections distributed one by one.
     pub fn takes(&self, remote: Option<SocketAddr>, speaks_for_many: bool) -> bool {
         let share = self.share.load(Ordering::Relaxed);
         let part = match remote {
@@ -165,13 +165,13 @@ impl Passage {
                 };
                 mix(mix(low ^ high << 40) ^ u64::from(port))
             }
-            // Peers of a Unix socket are all alike.
+            // Peers of a Unix socket have no address, so their connections are distributed one by one.
             None => mix(self.next.fetch_add(1, Ordering::Relaxed)),
         };
         part % u64::from(ALL) < u64::from(share)
     }
 
-    /// Passes a connection; gives it back where it has to be served here.
+    /// Passes a connection. Returns it if it has to be served here.
     pub fn pass(&self, passed: PassedConnection) -> Option<PassedConnection> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut untaken = self.untaken.lock();
@@ -192,8 +192,8 @@ impl Passage {
         }
     }
 
-    /// Follows the acknowledgements of the other side. Connections that it refuses go to `refused`.
-    /// Ends with the other side.
+    /// Processes the answers of the other side until it closes the channel. Connections that it refuses are passed to
+    /// `refused`.
     pub async fn follow(&self, mut refused: impl FnMut(PassedConnection)) {
         while let Ok(Some(message)) = self.channel.receive().await {
             if let Some(passed) = self.taken(&message.bytes) {
@@ -202,7 +202,7 @@ impl Passage {
         }
     }
 
-    /// Records an answer; gives the connection back where it was refused.
+    /// Records an answer. Returns the connection if it was refused.
     fn taken(&self, answer: &[u8]) -> Option<PassedConnection> {
         let (number, rest) = answer.split_first_chunk::<NUMBER>()?;
         let number = u64::from_le_bytes(*number);
@@ -212,13 +212,13 @@ impl Passage {
         (!rest.is_empty()).then_some(passed)
     }
 
-    /// Returns true if all has been taken.
+    /// Returns true if the other side has answered for all connections.
     pub fn is_settled(&self) -> bool {
         self.untaken.lock().is_empty()
     }
 
-    /// Ends the passing; returns the connections without acknowledgement, which the other side will
-    /// not serve any more.
+    /// Closes the channel, and returns the connections that were not acknowledged. The other side will not serve these any
+    /// more.
     pub fn take_back(&self) -> Vec<PassedConnection> {
         self.channel.shut_down();
         // Answers that were sent before that still count.
@@ -239,7 +239,8 @@ pub async fn receive(channel: &Channel) -> Option<(u64, String, OwnedFd)> {
     }
 }
 
-/// Says that a connection is taken, or refused. Returns true if the other side still gives it.
+/// Tells the other side that a connection is taken, or refused. Returns false if the channel is closed: then the
+/// other side serves the connection itself.
 pub async fn answer(channel: &Channel, number: u64, takes: bool) -> bool {
     let mut message = number.to_le_bytes().to_vec();
     if !takes {

@@ -30,14 +30,13 @@ use crate::transport::stream::Socket;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The number of connections accepted before their requests have a turn. Under overload, this keeps
-/// further connections in the system's queue, and existing ones from waiting for all of them.
+/// The number of connections accepted in a row. After them, other tasks run. So under overload,
+/// further connections stay in the system's queue, and accepted ones do not wait for all of them.
 const IN_A_ROW: u32 = 16;
-/// The number of tasks that wait for a worker, beyond those queued for each, from which on
-/// connections stay in the system's queue: they bring more work, and present work would be delayed
-/// further.
+/// If more than this many tasks wait in the runtime's common queue, accepting pauses: more
+/// connections would delay the present work further.
 const BEHIND: usize = 16;
-/// Connections in a row that have gone before they were accepted at the end.
+/// The most connections in a row that may turn out to be gone when the rest of the queue is accepted.
 const LOST_MOST: usize = 1024;
 
 /// A socket that listens.
@@ -79,7 +78,7 @@ impl Listener {
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;
-        // Accepted sockets inherit it, which saves system calls for each.
+        // Accepted sockets inherit these options, which saves system calls for each connection.
         socket::prepare(&socket, Some(address))?;
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(listen.backlog).unwrap_or(i32::MAX))?;
@@ -93,7 +92,7 @@ impl Listener {
     /// The descriptor is not a listening stream socket.
     pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
         let socket = socket2::Socket::from(fd);
-        // A descriptor that is no socket is refused by the first call.
+        // The first call fails for a descriptor that is no socket.
         if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening stream socket"));
         }
@@ -141,7 +140,7 @@ impl Listener {
         is_v6 && SockRef::from(listener).only_v6().is_ok_and(|only| !only)
     }
 
-    /// Where it listens, with the port that the system has chosen.
+    /// The address that it listens on, with the port that the system has chosen.
     pub fn address(&self) -> io::Result<ListenAddress> {
         match self {
             Self::Tcp(listener) => Ok(ListenAddress::Tcp(listener.local_addr()?)),
@@ -169,7 +168,7 @@ impl Listener {
 
     /// Accepts a connection that is waiting already.
     fn accept_waiting(&self) -> Option<(Socket, Option<SocketAddr>)> {
-        // Past the reactor, which may not have heard of it.
+        // Asks the system directly, because the runtime may not have noticed the connection yet.
         let accept = || match self {
             Self::Tcp(listener) => SockRef::from(listener).accept(),
             Self::Unix(listener) => SockRef::from(listener).accept(),
@@ -212,16 +211,16 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 /// The controls of a running listener.
 #[derive(Debug)]
 pub struct ListenerHandles {
-    /// Its settings.
+    /// The settings of the listener.
     pub settings: watch::Receiver<Arc<Listen>>,
-    /// True once the listener shall end.
+    /// True once the listener is to stop.
     pub stop: watch::Receiver<bool>,
-    /// Connections that were accepted elsewhere.
+    /// Receives connections that another process has accepted.
     pub arrivals: mpsc::Receiver<PassedConnection>,
 }
 
-/// Accepts until `stop` says so, and serves each connection in a task of its own. The registry
-/// knows the listener by `id`.
+/// Accepts connections until `stop` is true, and serves each in a task of its own. `id` is the
+/// listener's identity in the registry.
 pub async fn run(
     proxy: Arc<Proxy>,
     listener: Arc<Listener>,
@@ -244,7 +243,7 @@ pub async fn run(
         let count = proxy.registry.count();
         if count >= most || descriptors::are_scarce() && !proxy.config().pools.evict() {
             tokio::select! {
-                // If descriptors are scarce, one connection less than now makes room.
+                // If descriptors are scarce, this waits until there are fewer connections than now.
                 () = proxy.registry.room(most.min(count), PAUSE) => continue,
                 _ = stop.wait_for(|stop| *stop) => break,
             }
@@ -275,7 +274,7 @@ pub async fn run(
         if *stop.borrow() {
             break;
         }
-        // A waiting connection makes it unnecessary to watch for a stop.
+        // Biased: while connections wait, `stop` is not polled each time.
         let accepted = tokio::select! {
             biased;
             Some(PassedConnection { socket, remote, .. }) = arrivals.recv() => Ok(Some((socket, remote))),
@@ -295,7 +294,8 @@ pub async fn run(
                 spawn(&proxy, &settings, id, place, Arrival { socket, remote, local, of_listener }, &stop);
             }
             Err(error) if is_about_one_connection(&error) => {}
-            // Files and other sockets use more descriptors than were left to them.
+            // Files and other sockets use more descriptors than were reserved for them: close an idle
+            // connection to an origin.
             Err(error) if descriptors::are_missing(&error) && proxy.config().pools.evict() => {}
             Err(error) => {
                 if notices.take(Instant::now()) {
@@ -312,7 +312,7 @@ pub async fn run(
         spawn(&proxy, &settings, id, place, Arrival { socket, remote, local, of_listener }, &stop);
     }
     if !proxy.handover.accepts() {
-        // Another process accepts from the queue.
+        // Another process accepts the connections in the queue.
         return;
     }
     // We must also serve the connections that the system has already accepted; otherwise their
@@ -346,7 +346,8 @@ impl HeldConnections {
         ListenerPlace(Arc::clone(held))
     }
 
-    /// Waits until a connection has ended, or for a moment: a reload may allow more of them.
+    /// Waits until a connection has ended, but at most for [`PAUSE`], because a reload may allow more
+    /// connections.
     async fn room(&self) {
         let _ = tokio::time::timeout(PAUSE, self.freed.notified()).await;
     }
@@ -359,12 +360,12 @@ impl Drop for ListenerPlace {
     }
 }
 
-/// The largest number of connections.
+/// The most client connections of the process.
 fn most(proxy: &Proxy) -> usize {
     proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients())
 }
 
-/// Passes a connection on if another generation has its turn; otherwise returns it.
+/// Passes a connection on if it is another generation's turn to serve one; otherwise returns it.
 fn pass(
     proxy: &Proxy,
     settings: &watch::Receiver<Arc<Listen>>,
@@ -382,8 +383,8 @@ fn pass(
     passage.pass(passed).map(|PassedConnection { socket, remote, .. }| (socket, remote))
 }
 
-/// The place of a connection that has been accepted. Another listener may have taken the last one
-/// meanwhile: then it is waited for the next. `None`: there is none, and the listener stops.
+/// Waits for a place for a connection that has been accepted, because another listener may have taken
+/// the last place in the meantime. Returns `None` if there is none and the listener stops.
 async fn place(proxy: &Proxy, stop: &mut watch::Receiver<bool>) -> Option<ConnectionPlace> {
     loop {
         let most = most(proxy);
@@ -401,7 +402,7 @@ async fn place(proxy: &Proxy, stop: &mut watch::Receiver<bool>) -> Option<Connec
 struct Arrival {
     socket: Socket,
     remote: Option<SocketAddr>,
-    /// Our address, where it is the same for all connections of the listener.
+    /// Our address, if it is the same for all connections of the listener.
     local: Option<SocketAddr>,
     of_listener: ListenerPlace,
 }
@@ -422,7 +423,7 @@ fn spawn(
     }
     let listen = Arc::clone(&settings.borrow());
     let most = proxy.connections_per_client.load(Ordering::Relaxed);
-    // A proxy's connection is counted for the client that it names.
+    // A connection from a proxy is counted later, for the client that the proxy names.
     let client =
         remote.map(|remote| remote.ip()).filter(|ip| !any_contains(&listen.proxy_protocol_from, *ip));
     let Some(registered) = place.enter(client, most, id) else {
@@ -452,7 +453,7 @@ fn spawn(
     served_by.is(task.abort_handle());
 }
 
-/// Errors of `accept` that belong to the connection that was to be accepted (accept(2)).
+/// Returns true for an error of `accept` that only concerns the connection that was to be accepted (accept(2)).
 fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -1,8 +1,8 @@
-//! Detects requests that go round between this proxy and another one that they fall back to.
+//! Detects requests that loop between this proxy and the old proxy that they fall back to.
 //!
-//! A marker in a field would change the bytes of every request. So it is added only where a loop is
-//! possible: the request comes from a machine of the old proxy while several equal ones are on
-//! their way there. A request that brings the marker back has gone round.
+//! A marker field would change the bytes of every request. So it is added only if a loop is possible:
+//! the request comes from a machine of the old proxy while several equal requests are on their way
+//! there. A request that arrives with the marker has been here before.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -11,28 +11,28 @@ use parking_lot::Mutex;
 
 use crate::random;
 
-/// The name of the field.
+/// The name of the marker field.
 pub const MARKER: &[u8] = b"Foregate-Fallback";
 
-/// The name of the field of requests that a tap has passed on.
+/// The name of the field that marks requests which a tap has passed on.
 pub const TAP_MARKER: &[u8] = b"Foregate-Tap";
 
-/// Equal requests under way from which on the next one is marked.
+/// If this many equal requests are under way, the next one may be part of a loop.
 const SUSPICIOUS: u32 = 4;
 
-/// The value of the field, which only this process knows.
+/// The value of the marker field, which only this process knows.
 static VALUE: LazyLock<String> = LazyLock::new(|| format!("{:016x}", random::number()));
 
-/// The requests that have fallen back and are not answered yet, by a hash.
+/// The number of requests that have fallen back and are not answered yet, by a hash of the request.
 #[derive(Debug, Default)]
 pub struct UnderWay(Mutex<HashMap<u64, u32, foldhash::fast::RandomState>>);
 
-/// A request on its way. It is counted until this is dropped.
+/// A request that has fallen back. It counts until this value is dropped.
 #[derive(Debug)]
 pub struct OnItsWay<'a> {
     all: &'a UnderWay,
     key: u64,
-    /// Several equal ones are under way.
+    /// True if several equal requests are under way, so that this one may be part of a loop.
     pub is_suspicious: bool,
 }
 
@@ -63,7 +63,7 @@ pub fn marker() -> &'static [u8] {
     VALUE.as_bytes()
 }
 
-/// Returns true if a field of the marker's name says that the request has been here.
+/// Returns true if `value`, of a field with the marker's name, contains the marker of this process.
 pub fn has_been_here(value: &[u8]) -> bool {
     value.split(|byte| *byte == b',').any(|member| member.trim_ascii() == marker())
 }

@@ -1,6 +1,6 @@
-//! Threads for work that would keep a worker from its other requests.
+//! Threads for heavy work, which would delay the other requests of a worker.
 //!
-//! The queue is bounded: callers ask for a place first, and decide what to do without one.
+//! The queue is bounded: callers reserve a place first, and need an alternative if there is none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,20 +18,20 @@ use crate::sys;
 /// A piece of work. It catches its own panics.
 type OffloadJob = Box<dyn FnOnce() + Send>;
 
-/// Pieces of work that one client may have in the queue or on a thread, if it is better to refuse
-/// the rest at once: wrong passwords from one address must not delay the requests of others. IPv6
-/// clients are distinguished by their networks of 64 bits.
+/// The limit on pieces of work of one client in the queue and on threads, for work that may be refused
+/// at once beyond the limit: wrong passwords from one address must not delay the requests of others.
+/// IPv6 clients are distinguished by their networks of 64 bits.
 const PER_CLIENT: usize = 16;
 
-/// The limit for work that is usually short, sized for a whole page.
+/// The limit for work that is usually short: enough for the requests of a whole web page.
 const PER_CLIENT_SHORT: usize = 64;
 
-/// The part of the queue that the work of one client may take, percent. Work that waits with
-/// patience may take all of that: an upload is better looked at later than not at all, or on the
-/// worker. It does not delay other clients, because clients take turns.
+/// The part of the queue that the work of one client may take, percent. Work that can wait
+/// ([`Patience::Long`]) may take all of this part: an upload is better inspected late than not at all,
+/// or on the worker. It does not delay other clients, because clients take turns.
 const PART: usize = 25;
 
-/// The alternative for work without a place.
+/// How long a piece of work may wait, depending on the alternative if it gets no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// The work has a cheap alternative.
@@ -46,13 +46,13 @@ pub enum Patience {
 /// then.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// The longest wait for work on a long body, which must not run elsewhere: a client that has sent
-/// this much waits longer. A body in a file takes no memory in the meantime, and one in memory is
+/// The longest wait for work on a long body, which must not run on a worker. A client that has sent a
+/// long body also waits longer. Meanwhile a body in a file takes no memory, and one in memory is
 /// counted.
 pub const LONGEST_WAIT_OF_LONG: Duration = Duration::from_secs(30);
 
-/// A body in memory of at least this many bytes is long: looking at it takes so long that other
-/// requests of its worker would be delayed.
+/// A body in memory of at least this many bytes is long: inspecting it would delay the other requests
+/// of the worker.
 pub const LONG_BODY: usize = 64 << 10;
 
 /// The threads, which are started with the first piece of work, and their queue.
@@ -66,17 +66,18 @@ pub struct Offload {
 }
 
 struct OffloadQueue {
-    /// Waiting work, and since when. A client with much work only delays itself.
+    /// The waiting work, each piece with the time since when it waits. Clients take turns, so a client with
+    /// much work only delays itself.
     jobs: Mutex<ClientTurns<(OffloadJob, Instant)>>,
-    /// Jobs that wait or have a place.
+    /// The number of places in the queue that are reserved or hold waiting work.
     taken: AtomicUsize,
-    /// The counts of each client: waiting, and on a thread.
+    /// The number of each client's pieces of work, in the queue and on threads.
     clients: ClientTable<PatienceCounts>,
     ready: Condvar,
     closed: AtomicBool,
 }
 
-/// Pieces of work of one client, by their [`Patience`].
+/// The number of pieces of work of one client, for each [`Patience`].
 type PatienceCounts = [usize; 3];
 
 impl ClientHolding for PatienceCounts {
@@ -88,7 +89,7 @@ impl ClientHolding for PatienceCounts {
 impl OffloadQueue {
     fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        // Under the lock: a thread that has just found nothing must not miss it.
+        // Notifies under the lock, so that a thread that has just found no work does not miss it.
         let _jobs = self.jobs.lock();
         self.ready.notify_all();
     }
@@ -108,7 +109,7 @@ pub struct QueuePlace<'o> {
     account: Account,
 }
 
-/// A place among those of its client, until the work is done.
+/// Counts a piece of work for its client until the work is done.
 struct ClientShare {
     queue: Arc<OffloadQueue>,
     account: Account,
@@ -122,7 +123,7 @@ impl Drop for ClientShare {
 }
 
 impl Offload {
-    /// No thread yet. `limit` is how many pieces of work may wait.
+    /// Has no thread yet. At most `limit` pieces of work may wait.
     pub fn new(threads: usize, limit: usize, metrics: Arc<Metrics>) -> Self {
         let queue = OffloadQueue {
             jobs: Mutex::default(),
@@ -145,11 +146,12 @@ impl Offload {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// A place in the queue on the account of a client, unless the queue is full, or the client has
-    /// too many already.
+    /// Reserves a place in the queue for a client. Returns `None` if the queue is full, or the client
+    /// already has too many places.
     pub fn reserve(&self, account: Account, patience: Patience) -> Option<QueuePlace<'_>> {
         let limit = self.limit.load(Ordering::Relaxed);
-        // For a short queue: one piece for each thread to do, and one to wait.
+        // If the queue is short, a client may have at least two pieces for each thread: one that runs, and
+        // one that waits.
         let few = part(limit, PART).max(2 * self.threads);
         let most = match patience {
             Patience::None => PER_CLIENT.min(few),
@@ -169,8 +171,8 @@ impl Offload {
         let share = ClientShare { queue: Arc::clone(&self.queue), account, patience };
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
         let reserved = self.queue.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        // Not `then_some`, whose value would be dropped on failure and give back a place that was
-        // never taken.
+        // Not `then_some`: on failure, dropping its argument would release a place that was never
+        // taken.
         reserved.is_ok().then(|| QueuePlace { offload: self, used: false, share: Some(share), account })
     }
 
@@ -179,7 +181,7 @@ impl Offload {
         self.queue.close();
     }
 
-    /// Work may lie in the queue that no thread takes.
+    /// Starts the threads again, if they may have ended while work is in the queue.
     fn start_again(&self) {
         if self.queue.closed.swap(false, Ordering::SeqCst) {
             self.started.store(false, Ordering::SeqCst);
@@ -187,7 +189,7 @@ impl Offload {
         }
     }
 
-    /// Starts the threads. Whether there are any.
+    /// Starts the threads. Returns true if there are any.
     fn start(&self) -> bool {
         if self.started.swap(true, Ordering::SeqCst) {
             return true;
@@ -211,7 +213,7 @@ impl QueuePlace<'_> {
     /// Puts the work into the queue.
     pub fn submit(mut self, job: OffloadJob) {
         if !self.offload.start() {
-            // The system has no thread for us: late is better than never.
+            // The system gives us no thread, so the work runs here: a delay is better than no result.
             return job();
         }
         self.used = true;
@@ -223,7 +225,8 @@ impl QueuePlace<'_> {
         self.offload.metrics.offload_queue.inc();
         self.offload.queue.jobs.lock().push(account, (job, Instant::now()));
         self.offload.queue.ready.notify_one();
-        // Threads end with an empty queue alone: those that have not seen the work are noticed here.
+        // A thread ends only if the queue is empty. Threads that have ended before this work was added are
+        // replaced here.
         if self.offload.queue.closed.load(Ordering::SeqCst) {
             self.offload.start_again();
         }
@@ -244,9 +247,9 @@ impl Drop for Offload {
     }
 }
 
-/// The priority of the threads below that of workers, in the steps of `nice`: where there are fewer
-/// cores than threads, a worker with a request that needs little must not wait for its turn behind
-/// one that needs much. While workers take all there is, a tenth is left for heavy work.
+/// How much lower than that of workers the priority of the threads is, in steps of `nice`. If there are
+/// fewer cores than threads, a worker with a cheap request must not wait behind heavy work. While
+/// workers use all cores, a tenth of the time is left for heavy work.
 const NICE: i32 = 10;
 
 fn work(queue: &OffloadQueue, metrics: &Metrics) {

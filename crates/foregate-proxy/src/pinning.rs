@@ -1,8 +1,9 @@
-//! Workers that are bound to cores.
+//! Binds workers to cores.
 //!
-//! A core belongs to the workers of one generation at a time: a process binds its workers only
-//! while no other one accepts. The process that hands over lets go first, and the supervisor has
-//! its successor bind afterwards. Until then workers run on all cores of the process.
+//! Only the workers of one generation are bound at a time: a process binds its workers only while no
+//! other process accepts connections. The process that hands over releases its workers first, and then
+//! the supervisor makes its successor bind its own. Workers that are not bound run on all cores of the
+//! process.
 
 use std::cell::Cell;
 
@@ -47,7 +48,7 @@ impl PinnedWorkers {
     }
 }
 
-/// Prepares for workers that will be bound. To be called before they start.
+/// Prepares for binding workers. To be called before they start.
 pub fn prepare() {
     match sched_getaffinity(None) {
         Ok(set) => {
@@ -69,13 +70,13 @@ pub fn enrol() {
     }
 }
 
-/// Binds the workers to the cores in ascending order, one after the other; those beyond the number
-/// of cores begin with the first again.
+/// Binds each worker to one core, in ascending order. If there are more workers than cores, the order
+/// begins again with the first core.
 pub fn bind() {
     WORKERS.lock().apply_all(true);
 }
 
-/// Lets the workers run on all cores. When this returns, all of them may.
+/// Lets the workers run on all cores. This has taken effect for all of them when the call returns.
 pub fn release() {
     let mut workers = WORKERS.lock();
     if workers.pinned {

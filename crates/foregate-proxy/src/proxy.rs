@@ -41,8 +41,8 @@ use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{GateKey, Pools, Upstream, Upstreams};
 
-/// The part of the configuration that connections keep from their start. They outlive many reloads,
-/// and must not hold the rest of a configuration: 100,000 sites.
+/// The part of the configuration that connections keep from their start. Connections may outlive many
+/// reloads, so they must not keep the rest of a configuration, which may have 100,000 sites.
 #[derive(Debug)]
 pub struct ConnectionTerms {
     /// Limits of size and count.
@@ -51,17 +51,16 @@ pub struct ConnectionTerms {
     pub timeouts: Timeouts,
 }
 
-/// A configuration at work. A request keeps the one that it started with.
+/// A configuration in use. A request keeps the configuration that it started with.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The settings.
     pub settings: Arc<Settings>,
-    /// The upstreams at work, by their index in the settings.
+    /// The running upstreams, by their index in the settings.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The served folders, by their index in the settings; none before they are opened.
     pub folders: Vec<Arc<Folder>>,
-    /// The connections to origins that wait for their next request, also those of other
-    /// configurations.
+    /// The idle connections to origins, which all configurations share.
     pub pools: Arc<Pools>,
     /// The certificates of the process.
     pub certificates: CertificateStore,
@@ -69,9 +68,9 @@ pub struct Config {
     pub terms: Arc<ConnectionTerms>,
     /// The limits of heads.
     pub head_limits: HeadLimits,
-    /// In the order of the file: there are few, and requests over TLS look here.
+    /// The TLS acceptors by the addresses of their listeners, in the order of the file.
     acceptors: Arc<[(ListenAddress, Acceptor)]>,
-    /// Bounds on requests in flight, where there are any.
+    /// The bounds on requests in flight; `None` if there are none.
     request_gates: Option<Arc<ConfiguredGates>>,
     /// The access logs; none before they are opened.
     access_logs: AccessLogs,
@@ -173,9 +172,10 @@ impl Config {
         Some(&self.request_gates.as_ref()?.sites.get(name)?.0)
     }
 
-    /// The numbers of the bounds on requests in flight, in the order of scope and name. Beyond some: the others are left out.
+    /// The loads of the gates for requests in flight, in the order of scope and name. There is a limit on their number;
+    /// others are left out.
     pub fn gate_loads(&self) -> Vec<GateLoad> {
-        /// The most gates that are listed: as many as labels of sites.
+        /// The most gates that are listed: as many as there may be labels of sites in metrics.
         const MOST: usize = 1000;
         let Some(gates) = &self.request_gates else { return Vec::new() };
         let listeners =
@@ -188,14 +188,14 @@ impl Config {
         loads
     }
 
-    /// Sets the bounds on requests in flight to those of this configuration.
+    /// Sets the bounds of all gates to those of this configuration.
     fn set_gates(&self) {
         let Some(gates) = &self.request_gates else { return };
         let all = gates.listeners.values().chain(gates.sites.values()).chain(gates.upstreams.values());
         all.for_each(|(gate, limit)| gate.set(*limit));
     }
 
-    /// Waits a moment for the first lookups of services, and uses the servers that they have.
+    /// Waits a moment for the first lookups of services, and uses the servers that they find.
     pub async fn settle(&mut self, upstreams: &Upstreams) {
         let all = self.upstreams.iter().map(|upstream| upstream.looked_up(SERVICES_WITHIN));
         futures_util::future::join_all(all).await;
@@ -204,11 +204,11 @@ impl Config {
         }
     }
 
-    /// Opens the served folders, but for those of `old` that are the same.
+    /// Opens the served folders, and reuses those of `old` that are the same.
     ///
     /// # Errors
     ///
-    /// A folder cannot be opened; with its path.
+    /// A folder cannot be opened. The error names its path.
     pub fn open_folders(&mut self, old: &[Arc<Folder>]) -> io::Result<()> {
         let folders = self.settings.folders.iter();
         let folders = folders.map(|settings| Folder::open(settings, self.settings.disk_engine, old));
@@ -216,11 +216,11 @@ impl Config {
         Ok(())
     }
 
-    /// Opens the access log and the log files of modules, but for those of `files` that are open.
+    /// Opens the access log and the log files of modules, and reuses those in `files` that are open.
     ///
     /// # Errors
     ///
-    /// A file cannot be opened, or its thread cannot be started; with its path.
+    /// A file cannot be opened, or its thread cannot be started. The error names its path.
     pub fn open_logs(&mut self, files: &LogFiles, metrics: &Metrics) -> io::Result<()> {
         let open = |what: &str, target: &LogTarget, dropped| {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{what} {target}: {error}"));
@@ -270,7 +270,7 @@ struct ConfiguredGates {
 }
 
 impl ConfiguredGates {
-    /// `None` where requests in flight have no bound.
+    /// The gates of these settings; `None` if requests in flight have no bound.
     fn new(settings: &Settings, known: &RequestGates<GateKey>) -> Option<Arc<Self>> {
         known.forget_unused();
         let mut gates = Self::default();
@@ -297,75 +297,76 @@ impl ConfiguredGates {
     }
 }
 
-/// Gives sites their counters. A configuration that is not in use yet is the only owner of its settings.
+/// Gives sites their counters. The configuration must not be in use yet, so that it is the only owner of its settings.
 fn count_sites(config: &mut Config, metrics: &Metrics) {
     if let Some(settings) = Arc::get_mut(&mut config.settings) {
         settings.sites.count_in(metrics);
     }
 }
 
-/// How long a start or reload waits for the servers of services. Later ones are used when they are
-/// known.
+/// How long a start or reload waits for the servers of services. Servers that are found later are used
+/// from then on.
 const SERVICES_WITHIN: Duration = Duration::from_secs(1);
 
-/// The windows of all uploads together may take one part in this many of the memory limit for peers (`limits { memory }`).
+/// The growth of all upload windows together may take at most one part in this many of the memory limit for peers
+/// (`limits { memory }`).
 const UPLOAD_WINDOWS: usize = 8;
 
-/// The state that all connections of the process share. Survives reloads.
+/// The state that all connections of the process share. It survives reloads.
 #[derive(Debug)]
 pub struct Proxy {
     config: ArcSwap<Config>,
     /// Counters.
     pub metrics: Arc<Metrics>,
-    /// Counters of requests that no site claims.
+    /// The counters of requests whose host no site has.
     pub unrouted: Arc<SiteCounters>,
     /// The connections of clients.
     pub registry: Arc<Registry>,
-    /// Descriptors that connections may use.
+    /// The number of descriptors that connections may use.
     pub connection_limit: AtomicUsize,
-    /// Connections that one client may have.
+    /// The most connections that one client may have.
     pub connections_per_client: AtomicUsize,
     /// The counters of modules' steps.
     pub steps: Arc<StepCounters>,
     /// The threads for heavy steps.
     pub offload: Offload,
-    /// The memory of body filters.
+    /// The budget for the memory of body filters.
     pub filter_memory: Arc<Budget>,
-    /// The growth of upload windows over HTTP/2.
+    /// The budget for the growth of upload windows over HTTP/2.
     pub upload_windows: Arc<Budget>,
-    /// Requests in flight of each client, where these are bounded.
+    /// The number of requests in flight of each client, if it is bounded.
     pub client_requests: Arc<Ledger>,
-    /// Starts of bodies in files.
+    /// The temporary files with starts of bodies.
     pub spools: Arc<Spools>,
-    /// Requests that steps have asked for.
+    /// The requests of our own that steps have asked for.
     pub fetches: Fetches,
-    /// Spans of recorded traces that wait for the receiver.
+    /// The spans of recorded traces that wait to be sent to the receiver.
     pub spans: Arc<SpanQueue>,
-    /// Requests that have fallen back and are not answered yet.
+    /// The requests that have fallen back and are not answered yet.
     pub under_way: UnderWay,
     /// Comparisons with the proxy that this one replaces.
     pub comparisons: Arc<Comparisons>,
     /// This proxy, for tasks that outlive the request that starts them.
     pub shared: OnceLock<Weak<Self>>,
-    /// Changes by operators.
+    /// The log of changes that operators have made.
     pub audit: AuditLog,
     /// The last loads of the configuration.
     pub loads: ConfigurationLoads,
-    /// Requests as observers see them.
+    /// The requests in flight, for operators who watch them.
     pub live: Arc<LiveRequests>,
     /// The cache.
     pub cache: Arc<Cache>,
-    /// Accepting connections, and passing some of them on.
+    /// Controls whether this process accepts connections, and passes some of them to another generation.
     pub handover: Handover,
     /// The state of dropping the configuration after another version has taken over.
     pub shedding: Shedding,
-    /// The previous configuration, kept for a moment if it had listeners with TLS that the new one lacks.
+    /// The previous configuration, kept for a moment after a reload if it had TLS listeners that the new one lacks.
     leaving: ArcSwapOption<Config>,
     draining: AtomicBool,
 }
 
 impl Proxy {
-    /// A proxy on its first configuration.
+    /// A proxy with its first configuration.
     ///
     /// # Errors
     /// A folder of the cache cannot be used.
@@ -430,14 +431,14 @@ impl Proxy {
         self.config.load_full()
     }
 
-    /// A cache for callers that often need the present configuration, which returns the last one at hardly any cost while it
-    /// is unchanged.
+    /// A cache for callers that often need the present configuration. While that is unchanged, reading the cache costs
+    /// hardly anything.
     pub fn config_cache(&self) -> ConfigCache<&ArcSwap<Config>, Arc<Config>> {
         ConfigCache::new(&self.config)
     }
 
-    /// The present configuration; for a connection that has come over a listener with TLS that is
-    /// no more, the one before.
+    /// The present configuration; for a connection from a TLS listener that no longer exists, the previous
+    /// one.
     pub fn config_with(&self, listen: &Listen) -> Arc<Config> {
         let config = self.config();
         if listen.tls.is_none() || config.acceptor(&listen.address).is_some() {
@@ -446,8 +447,8 @@ impl Proxy {
         self.leaving.load_full().unwrap_or(config)
     }
 
-    /// Before `next` takes effect: keeps the present one, where connections come over listeners that only that has, until
-    /// [`Self::forget`]. Returns true if it is kept.
+    /// Keeps the present configuration until [`Self::forget`], if it has TLS listeners that `next` lacks. Returns true if
+    /// it is kept. To be called before `next` takes effect.
     pub fn leave(&self, config: &Arc<Config>, next: &Config) -> bool {
         let leaves = config.acceptors.iter().any(|(address, _)| next.acceptor(address).is_none());
         if leaves {
@@ -481,7 +482,8 @@ impl Proxy {
         self.config.store(Arc::new(config));
     }
 
-    /// Replaces the configuration by one that serves no requests. It keeps only the folders and request gates, which the metrics show.
+    /// Replaces the configuration with one that serves no requests. Only the folders and request gates stay, because the
+    /// metrics show them.
     pub fn drop_config(&self) {
         let config = self.config();
         let (folders, request_gates) = (config.folders.clone(), config.request_gates.clone());
@@ -490,13 +492,13 @@ impl Proxy {
         self.config.store(Arc::new(slim));
     }
 
-    /// Has new requests use these upstreams, which differ from those of the present configuration
+    /// Makes new requests use these upstreams, which differ from those of the present configuration only
     /// in the servers of services.
     pub fn set_upstreams(&self, present: &Config, upstreams: Vec<Arc<Upstream>>) {
         self.config.store(Arc::new(Config { upstreams, ..present.clone() }));
     }
 
-    /// Returns true if connections get no new requests after the present ones.
+    /// Returns true if connections end after their present requests.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }

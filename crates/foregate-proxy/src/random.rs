@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, Hasher};
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
-/// Seeds the generator of this thread, which takes tens of milliseconds for the first: no request
-/// shall wait for that.
+/// Seeds the generator of this thread in advance. The first seed of a process takes tens of
+/// milliseconds, for which no request should wait.
 pub fn seed() {
     // If this fails, it is repeated when a number is needed.
     let _ = SystemRandom::new().fill(&mut [0]);
@@ -17,7 +17,7 @@ pub fn hits(share: u32, whole: u32) -> bool {
     number() % u64::from(whole) < u64::from(share)
 }
 
-/// A number from the system's source; one read of a thread serves several calls.
+/// A random number from the system. Each thread reads from the system only once for several calls.
 pub fn number() -> u64 {
     const TAKEN: usize = 32;
     thread_local! {
@@ -27,7 +27,8 @@ pub fn number() -> u64 {
     if left == 0 {
         let mut bytes = [0; TAKEN * 8];
         if SystemRandom::new().fill(&mut bytes).is_err() {
-            // The standard library took its keys from the system when the process started.
+            // Without the system's source: the standard library has hash keys that it took from the system
+            // earlier.
             return std::hash::RandomState::new().build_hasher().finish();
         }
         for (number, bytes) in kept.iter_mut().zip(bytes.chunks_exact(8)) {

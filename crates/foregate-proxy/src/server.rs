@@ -65,20 +65,20 @@ use crate::upstream::inheritance::Moment;
 use crate::upstream::{self, Upstreams};
 use crate::watch::ConfiguredFiles;
 
-/// The calls with which a supervisor continues as another program.
+/// The system calls by which a supervisor replaces its own program.
 pub const REPLACEMENT: ReplacementCalls =
     ReplacementCalls { replace: sys::replace_program, unblock_signals: sys::unblock_signals };
 
-/// Tasks that a worker polls between two looks at its sockets.
+/// The number of tasks that a worker polls before it checks its sockets again.
 const TASKS_BETWEEN_LOOKS: u32 = 32;
-/// The time limit for the logs to be written at the end, all of them together, and spans before them.
+/// The time limit at the end of the process for sending spans, and then for writing all logs.
 const FLUSH: Duration = Duration::from_secs(2);
-/// How long exchanges that are cut off may take to be logged at the end.
+/// How long the logging of exchanges that are cut off at the end of the process may take.
 const END: Duration = Duration::from_millis(500);
-/// The time for listeners to accept queued connections.
+/// The time limit for a stopped listener to accept the connections in the system's queue.
 const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 
-/// The time beyond the drain that an end may take on a busy machine.
+/// The time that the end of the process may take after the drain, on a busy machine.
 const AFTER_DRAIN: Duration = Duration::from_secs(10);
 
 /// How often an old configuration is checked for requests that still use it.
@@ -86,8 +86,8 @@ const RETIRE_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs the proxy until a signal stops it.
 ///
-/// `source` is where `settings` come from, for reloads. `supervised` is the part that a supervisor
-/// has given.
+/// `source` reads the settings again for reloads. `supervised` is the equipment from a supervisor, if
+/// there is one.
 ///
 /// # Errors
 ///
@@ -105,12 +105,11 @@ pub fn run(
     if let Some(workers) = settings.workers {
         runtime.worker_threads(workers.get());
     }
-    // Between looks at the sockets a worker polls a few tasks. By default they are 61: when many
-    // bodies move as fast as they can, that is milliseconds in which a new request is not even
-    // seen.
+    // The number of tasks that a worker polls before it checks its sockets. With the default of 61,
+    // a new request stays unseen for milliseconds when many bodies move as fast as they can.
     runtime.event_interval(TASKS_BETWEEN_LOOKS);
-    // Workers are threads like all others of the runtime, of which they alone poll tasks that are
-    // watched.
+    // The runtime starts workers like its other threads. They are recognised by the park hook below,
+    // which only workers call.
     let pinned = settings.pin_workers;
     if pinned {
         pinning::prepare();
@@ -119,7 +118,8 @@ pub fn run(
         clock::tells_of_rests();
         random::seed();
         if pinned {
-            // Threads of the runtime that are no workers stay free.
+            // A thread inherits the core of the worker that starts it. Threads that are not workers may
+            // run on all cores.
             sys::run_on_all_cores();
         }
     });
@@ -134,7 +134,7 @@ pub fn run(
     });
     let runtime = runtime.enable_all().thread_name("foregate-worker").build()?;
     let ended = runtime.block_on(async {
-        // Before anything listens: a signal that comes early must not end the process without a
+        // Created before anything listens: an early signal must not end the process without a
         // drain.
         let mut signals = Signals::new()?;
         let mut server = RunningServer::start(settings, source, inherited, supervised).await?;
@@ -154,7 +154,7 @@ pub fn run(
 struct RunningServer {
     proxy: Arc<Proxy>,
     upstreams: Upstreams,
-    /// Changes with the servers of services.
+    /// Notified when the servers of services change.
     services: watch::Receiver<u64>,
     certificates: CertificateStore,
     source: Arc<dyn SettingsSource>,
@@ -162,37 +162,37 @@ struct RunningServer {
     aside: Arc<Aside>,
     listening: HashMap<ListenAddress, Listening>,
     next_listener: usize,
-    /// Sockets that were passed to the process. They stay while it serves: a listener that a reload
-    /// takes out can come back.
+    /// The sockets that were passed to the process. They stay open while it serves, because a later reload
+    /// may bring back a listener that was removed.
     inherited: HashMap<ListenAddress, Arc<Listener>>,
-    /// Files that were read into the configuration, and word of their changes.
+    /// Watches the files that the configuration refers to.
     files: ConfiguredFiles,
     changed: mpsc::Receiver<()>,
     requests: mpsc::Receiver<AdminRequest>,
     admin: mpsc::Sender<AdminRequest>,
     metrics_task: Option<(SocketAddr, JoinHandle<()>)>,
     admin_task: Option<(SocketFile, JoinHandle<()>)>,
-    /// Sends spans, once a configuration has asked for it.
+    /// The task that sends spans; started once a configuration asks for it.
     exporter: Option<JoinHandle<()>>,
     dashboard: DashboardSlot,
     membership: Membership,
 }
 
-/// A listener at work.
+/// A running listener.
 struct Listening {
     id: usize,
-    /// The socket file that we have made and remove again.
+    /// The socket file, if this process has created it and removes it again.
     file: Option<SocketFile>,
     listener: Arc<Listener>,
     settings: watch::Sender<Arc<Listen>>,
     stop: watch::Sender<bool>,
-    /// Connections that were accepted elsewhere.
+    /// The channel to the listener for connections that another process has accepted.
     arrivals: mpsc::Sender<PassedConnection>,
     task: JoinHandle<()>,
 }
 
 impl Listening {
-    /// Applies other settings. Settings that the socket cannot take are reported.
+    /// Applies new settings. Logs those that the socket rejects.
     fn change(&self, listen: &Listen) {
         let address = &listen.address;
         let old = self.settings.send_replace(Arc::new(listen.clone()));
@@ -206,9 +206,9 @@ impl Listening {
         }
     }
 
-    /// Makes its task accept queued connections, and end.
+    /// Stops the listener: its task accepts the connections in the queue, and ends.
     fn stop(self) -> JoinHandle<()> {
-        // A remaining descriptor of the socket would let clients connect without being accepted.
+        // With an open descriptor of the socket, clients could still connect, but nobody would accept them.
         drop(self.listener);
         self.stop.send_replace(true);
         self.task
@@ -231,12 +231,12 @@ impl RunningServer {
             let from_manager = supervised.sockets.extract_if(.., |(socket, _)| socket.from_manager);
             inherited.extend(from_manager.map(|(_, socket)| socket));
         }
-        // Only the first generation has its folders for itself. A later one may share them with a generation that still
-        // has connections.
+        // Only the first generation has its cache folders for itself. A later one may have to wait for a generation that
+        // still has connections.
         let is_candidate = supervised.as_ref().is_some_and(|supervised| supervised.role == Role::Candidate);
         let follows = is_candidate || supervised.as_ref().is_some_and(|supervised| supervised.generation > 1);
         let folders = if follows { Folders::Awaited } else { Folders::Required };
-        // The parts that a later generation lacks, for the report of the upgrade.
+        // The parts that this generation lacks, for the report of the upgrade.
         let lacks = Vec::new();
         let metrics = Arc::new(Metrics::default());
         let clock = Clock::default();
@@ -296,7 +296,7 @@ impl RunningServer {
                 tracing::warn!(%address, "passed by LISTEN_FDS, but no `listen` names it: its clients wait");
             }
         }
-        // A version on trial leaves these to the one that serves.
+        // While a version is on trial, the metrics and admin sockets stay with the version that serves.
         let side = match server.membership.is_candidate {
             true => SideSockets::default(),
             false => server.bind_side(&config.settings)?,
@@ -319,7 +319,7 @@ impl RunningServer {
         Ok(server)
     }
 
-    /// Puts everything to work that can no longer fail.
+    /// Starts everything that the configuration needs and that cannot fail any more.
     fn apply(&mut self, config: &Arc<Config>, bound: Vec<Bound>, side: SideSockets) {
         let settings = &config.settings;
         let limit = settings.limits.connections.unwrap_or_else(default_connections);
@@ -357,7 +357,7 @@ impl RunningServer {
         }
         crate::limits::descriptors::look();
         tokio::spawn(async {
-            // Connections that have just been closed go a little later.
+            // Connections that have just been closed release their descriptors a little later.
             tokio::time::sleep(Duration::from_secs(2)).await;
             crate::limits::descriptors::look();
         });
@@ -422,7 +422,7 @@ impl RunningServer {
         let task = listener::run(proxy, Arc::clone(&listener), reached, id);
         let task = tokio::spawn(WatchedTask::new(task, Arc::clone(&self.proxy.metrics)));
         let listening = Listening { id, file, listener, settings, stop, arrivals, task };
-        // A socket without its file, which clients cannot reach any more.
+        // The old socket has lost its file, so clients cannot reach it any more.
         if let Some(lost) = self.listening.insert(address, listening) {
             let id = lost.id;
             drain_listener(&self.proxy.registry, id, lost.stop(), self.timeouts().0);
@@ -449,11 +449,11 @@ impl RunningServer {
         let dashboard = self.dashboard.stop(false);
         for task in [metrics, admin, dashboard].into_iter().flatten() {
             task.abort();
-            // An error says that it was aborted.
+            // The error only says that the task was aborted.
             let _ = task.await;
         }
         if let Stop::Graceful(limit) = stop {
-            // Connections in the system's queue are served.
+            // The connections in the system's queue are still served.
             let _ = tokio::time::timeout(LAST_ARRIVALS, futures_util::future::join_all(accepting)).await;
             self.proxy.drain();
             let connections = self.proxy.registry.count();
@@ -535,8 +535,8 @@ impl RunningServer {
                 _ = signals.terminate.recv() => return Stop::Graceful(drain_term),
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
             };
-            // The file that is being read may be on a file system that hangs: the end does not wait
-            // for it. Nothing has changed until it is read.
+            // The configuration may be on a file system that hangs, so a stop does not wait for the reload.
+            // Nothing has changed until the files have been read.
             tokio::select! {
                 result = self.reload(cause) => {
                     answer.send(result);
@@ -548,14 +548,14 @@ impl RunningServer {
         }
     }
 
-    /// Returns true if the configuration in effect is not the one that the given one replaces.
+    /// Returns true if the configuration in effect is not the one that `given` was made to replace.
     fn is_stale(&self, given: &GivenConfiguration) -> bool {
         let tag = self.source.effective().map(|effective| effective.tag);
         let fits = |replaced: &String| replaced == "*" || Some(replaced) == tag.as_ref();
         !given.replaces.is_empty() && !given.replaces.iter().any(fits)
     }
 
-    /// Puts the servers to work that services have now.
+    /// Makes the upstreams use the present servers of their services.
     fn renew_upstreams(&self) {
         let old = self.proxy.config();
         if let Some(upstreams) = self.upstreams.renew(&old.upstreams) {
@@ -564,7 +564,7 @@ impl RunningServer {
         }
     }
 
-    /// The status of a process without a supervisor, in the form of one with it.
+    /// The status of a process without a supervisor, in the format that a supervisor reports.
     fn status(&self) -> serde_json::Value {
         let mut status = admin::status(&self.proxy);
         status["ok"] = true.into();
@@ -585,7 +585,8 @@ impl RunningServer {
         (config.settings.timeouts.drain, config.settings.timeouts.drain_term)
     }
 
-    /// Builds the new configuration while the old one serves, and then swaps them. A refused one changes nothing.
+    /// Builds the new configuration while the old one serves, and then swaps them. If the new one is refused, nothing
+    /// changes.
     async fn reload(&mut self, cause: ReloadCause) -> Result<(), String> {
         crate::notify::reloading();
         let result = self.try_reload(cause).await;
@@ -635,7 +636,7 @@ impl RunningServer {
         config.open_folders(&old.folders).map_err(text)?;
         let bound = self.bind(&config.settings).map_err(text)?;
         config.open_logs(&self.logs, &self.proxy.metrics).map_err(text)?;
-        // The last that may fail: the socket file of the admin would stay.
+        // The last step that may fail, because a failure after it would leave the admin's socket file behind.
         let side = self.bind_side(&config.settings).map_err(text)?;
         let leaves = self.proxy.leave(&old, &config);
         self.proxy.set_config(config);
@@ -656,8 +657,8 @@ impl RunningServer {
     }
 }
 
-/// Ends the connections of a listener gracefully, and cuts off the remaining ones after `limit`, also those that it is
-/// still `accepting`.
+/// Ends the connections of a stopped listener gracefully, and cuts off the remaining ones after `limit`. `accepting` is
+/// the listener's task, which may still accept connections of the queue.
 fn drain_listener(
     registry: &Arc<Registry>,
     listener: usize,
@@ -667,7 +668,7 @@ fn drain_listener(
     registry.drain(Some(listener));
     let (registry, began) = (Arc::clone(registry), Instant::now());
     tokio::spawn(async move {
-        // Connections that come later than the cut would have no end.
+        // A connection that is accepted after the cut would never be ended.
         let _ = tokio::time::timeout(LAST_ARRIVALS, accepting).await;
         tokio::time::sleep(limit.saturating_sub(began.elapsed())).await;
         let connections = registry.cut(listener);

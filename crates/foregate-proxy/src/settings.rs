@@ -1,7 +1,7 @@
 //! The typed configuration of the proxy.
 //!
-//! The binary builds these values from the configuration file; no text is left to
-//! interpret. Every default is the one in the operator's guide.
+//! The binary parses the configuration file into these values. The defaults are those in the
+//! operator's guide.
 
 mod access_log;
 pub mod automatic;
@@ -53,21 +53,22 @@ pub use self::trace_export::TraceExport;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// A bound on requests in flight that go to upstreams, and the queue of those beyond it.
+/// A bound on requests in flight to upstreams, and the queue for requests beyond the bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestLimit {
-    /// Requests in flight. Beyond: the queue.
+    /// The most requests in flight. Beyond: they wait in the queue.
     pub requests: usize,
-    /// Requests that wait. Beyond: 503. Default: none.
+    /// The most requests that wait. Beyond: 503. Default: none.
     pub queue: usize,
-    /// How long each waits. Beyond: 503. Default: 5 s.
+    /// How long each request waits. Beyond: 503. Default: 5 s.
     pub timeout: Duration,
-    /// The bound follows the latency of the upstream, from this least one up to `requests`. Default (`None`): it is `requests`.
+    /// Adapts the bound to the latency of the upstream, between this value and `requests`. Default (`None`): the bound is
+    /// always `requests`.
     pub adaptive_from: Option<usize>,
 }
 
-/// The default of [`Limits::filter_memory`], bytes: eight of the largest windows that zstd may ask
-/// for (RFC 9659), and room for many small ones.
+/// The default of [`Limits::filter_memory`], bytes: enough for eight of the largest windows that zstd may
+/// need (RFC 9659), and for many small ones.
 pub const FILTER_MEMORY: usize = 96 * MIB;
 
 /// The default memory of connections for each worker, bytes.
@@ -89,7 +90,7 @@ pub struct Limits {
     pub head_line: usize,
     /// Fields of a head. Beyond: 431. Default: 128.
     pub head_fields: usize,
-    /// Requests on one connection, then it is closed gracefully. Default: 10,000.
+    /// The number of requests after which a connection is closed gracefully. Default: 10,000.
     pub requests_per_connection: u64,
     /// Client connections. Default (`None`): min(50,000, descriptors / 2 - 64). Beyond: accepting
     /// pauses.
@@ -107,21 +108,21 @@ pub struct Limits {
     pub h2_streams: u32,
     /// HTTP/2 flow-control window of a stream, bytes. Default: 64 KiB.
     pub h2_stream_window: u32,
-    /// The largest window, bytes, to which a stream's window may grow while its origin takes a body as fast as it arrives. The
-    /// window of a connection may grow by as much. Default: 4 MiB.
+    /// The size, bytes, up to which a stream's window may grow while the origin takes the body as fast as it arrives. The
+    /// window of the connection may grow by the same amount. Default: 4 MiB.
     pub h2_largest_window: u32,
     /// HTTP/2 flow-control window of a connection, bytes. Default: 1 MiB.
     pub h2_connection_window: u32,
     /// HPACK dynamic table, bytes. Default: 4096.
     pub h2_header_table: u32,
-    /// Premature stream resets: burst. Beyond burst and rate: GOAWAY ENHANCE_YOUR_CALM. Default:
+    /// Premature stream resets allowed in a burst. Beyond burst and rate: GOAWAY ENHANCE_YOUR_CALM. Default:
     /// 100.
     pub h2_resets_burst: u32,
     /// Premature stream resets allowed per second after the burst. Default: 10.
     pub h2_resets_rate: u32,
-    /// Premature stream resets on one connection in all. Default: 1,000.
+    /// Premature stream resets allowed on one connection in total. Default: 1,000.
     pub h2_resets_total: u32,
-    /// Frames without progress (PING, SETTINGS, PRIORITY, empty DATA, ...): burst. Default: 1,000.
+    /// Frames without progress (PING, SETTINGS, PRIORITY, empty DATA, ...) allowed in a burst. Default: 1,000.
     pub h2_control_burst: u32,
     /// Frames without progress allowed per second after the burst. Default: 20.
     pub h2_control_rate: u32,
@@ -129,24 +130,23 @@ pub struct Limits {
     /// setting. Default: 1,024.
     pub offload_queue: usize,
     /// The memory that peers may make the process hold in buffers, heads and bodies,
-    /// [`filter_memory`](Self::filter_memory) included, bytes. From a half of it on, keep-alive
-    /// connections of clients with more than eight end; from three quarters on, their new requests
-    /// get 503; from 85 percent on, keep-alive connections of all end; from nine tenths on, new
-    /// requests of all get 503; beyond, new connections are closed. Default (`None`):
-    /// `filter_memory` and 32 MiB for each worker, for two at least.
+    /// [`filter_memory`](Self::filter_memory) included, bytes. From 50 percent of it on, clients with
+    /// more than eight connections lose keep-alive; from 75 percent on, their new requests get 503; from
+    /// 85 percent on, all clients lose keep-alive; from 90 percent on, all new requests get 503. Beyond:
+    /// new connections are closed. Default (`None`): `filter_memory`, and 32 MiB for each worker, but
+    /// for at least two workers.
     pub memory: Option<usize>,
-    /// The memory of body filters, starts of bodies for steps and bodies kept for another attempt
-    /// together in the process, bytes. Beyond: 503 for requests that need more, bodies pass
-    /// unchanged if the filter allows it, and bodies kept for another attempt are dropped. Default:
-    /// [`FILTER_MEMORY`].
+    /// The memory of the process for body filters, starts of bodies for steps and bodies kept for another
+    /// attempt, all together, bytes. Beyond: 503 for requests that need more; bodies pass unchanged if
+    /// the filter allows it; bodies kept for another attempt are dropped. Default: [`FILTER_MEMORY`].
     pub filter_memory: usize,
-    /// The size of temporary files with starts of bodies for steps, bytes. Beyond: 503. Default:
+    /// The total size of temporary files with starts of bodies for steps, bytes. Beyond: 503. Default:
     /// [`FILTER_FILES`].
     pub filter_files: usize,
-    /// The part of [`filter_memory`](Self::filter_memory), of [`filter_files`](Self::filter_files),
-    /// of the descriptors for these files and of the places for fetches to one upstream that the
-    /// requests of one client address (IPv6: of a network of 64 bits) may hold, percent; one body
-    /// alone may hold more. Beyond: 503 for this client. Default: [`FILTER_PER_CLIENT`].
+    /// The part that the requests of one client address (IPv6: a network of 64 bits) may hold of
+    /// [`filter_memory`](Self::filter_memory), of [`filter_files`](Self::filter_files), of the
+    /// descriptors for these files and of the places for fetches to one upstream, percent. A single body
+    /// may hold more. Beyond: 503 for this client. Default: [`FILTER_PER_CLIENT`].
     pub filter_per_client: usize,
 }
 
@@ -181,10 +181,10 @@ impl Default for Limits {
     }
 }
 
-/// Time limits towards clients.
+/// Time limits towards clients; each field states the effect of exceeding it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// A request's head, from its first byte to its last. Beyond: 408, close. Default: 10 s.
+    /// Receiving a request's head, from its first byte to its last. Beyond: 408, close. Default: 10 s.
     pub head: Duration,
     /// Silence in a request's body. Beyond: 408, close. Default: 30 s.
     pub body_idle: Duration,
@@ -192,7 +192,7 @@ pub struct Timeouts {
     pub body_rate: u64,
     /// The span over which the rate is averaged. Default: 20 s.
     pub body_rate_window: Duration,
-    /// The start of a body during which its rate is not judged. Default: 10 s.
+    /// The time at the start of a body in which its rate is not checked. Default: 10 s.
     pub body_rate_grace: Duration,
     /// An idle HTTP/1 connection. Beyond: close. Default: 60 s.
     pub keep_alive: Duration,
@@ -200,16 +200,16 @@ pub struct Timeouts {
     pub keep_alive_h2: Duration,
     /// No progress while writing to a client. Beyond: reset. Default: 30 s.
     pub write_stall: Duration,
-    /// Age of a connection, then it is closed gracefully. Default: 1 h.
+    /// The age at which a connection is closed gracefully. Default: 1 h.
     pub connection_age: Duration,
     /// TLS handshake and PROXY protocol header. Beyond: close. Default: 5 s.
     pub tls_handshake: Duration,
     /// Reading and dropping a request's body after an early response. Beyond: close. Default: 5 s.
     pub early_response_drain: Duration,
-    /// Requests in flight at a graceful stop (SIGQUIT, reload of a removed listener). Beyond:
-    /// close. Default: 30 s.
+    /// The time for requests in flight to finish at a graceful stop (SIGQUIT, or a reload that removes
+    /// their listener). Beyond: close. Default: 30 s.
     pub drain: Duration,
-    /// The drain for SIGTERM. Default: 5 s.
+    /// As `drain`, for SIGTERM. Default: 5 s.
     pub drain_term: Duration,
 }
 
@@ -233,25 +233,25 @@ impl Default for Timeouts {
     }
 }
 
-/// A group of origin servers that are used alike.
+/// A group of origin servers that serve the same requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamSettings {
-    /// Its name in the configuration, unique.
+    /// The unique name of the upstream in the configuration.
     pub name: Arc<str>,
     /// The servers, at least one.
     pub servers: Vec<ServerSettings>,
-    /// The nameservers that are asked for the names of its servers, in this order. Default (`None`): the system's, after its
-    /// hosts file.
+    /// The nameservers that are asked for the names of its servers, in this order. Default (`None`): the system's hosts
+    /// file, and then the system's nameservers.
     pub resolver: Option<Arc<[SocketAddr]>>,
     /// Requests in flight to its servers. Default: no limit.
     pub requests: Option<RequestLimit>,
     /// The method of balancing. Default: servers take turns.
     pub balance: Balance,
-    /// Sessions. Default: none.
+    /// Sessions that bind a client to a server. Default: none.
     pub sticky: Option<Sticky>,
     /// Active health checks. Default: none.
     pub health: Option<HealthCheck>,
-    /// Passive health.
+    /// Passive health: when servers are skipped after failed requests.
     pub eject: Eject,
     /// The zone of this proxy: servers of the zone are preferred. Default: none.
     pub zone: Option<Box<str>>,
@@ -267,9 +267,9 @@ pub struct UpstreamSettings {
     pub send_proxy: Option<ProxyProtocolVersion>,
     /// Connecting, TLS included. Beyond: next server or 504. Default: 3 s.
     pub connect_timeout: Duration,
-    /// From the last byte of the request to the first of the response. Beyond: 504. Default: 30 s.
+    /// The time from the last byte of the request to the first of the response. Beyond: 504. Default: 30 s.
     pub first_byte_timeout: Duration,
-    /// Silence in a response. Beyond: the response is broken off. Default: 60 s.
+    /// Silence in a response. Beyond: the response is aborted. Default: 60 s.
     pub idle_timeout: Duration,
     /// Silence in both directions of an upgraded connection. Beyond: it is closed. Default: 1 h.
     pub tunnel_idle: Duration,
@@ -277,14 +277,14 @@ pub struct UpstreamSettings {
     pub keep_alive: Duration,
     /// Unused connections kept per server; beyond, the oldest is closed. Default: 256.
     pub keep_alive_connections: usize,
-    /// Age of a connection, after which it is not used again. Default: 1 h.
+    /// The age from which a connection is not used again. Default: 1 h.
     pub connection_age: Duration,
     /// Further attempts after the first. Default: 1.
     pub retries: u32,
-    /// Receive the whole body of a request before a server is asked; the most bytes of one. Beyond:
-    /// 413. Default (`None`): bodies pass as they come.
+    /// Receive the whole body of a request, of at most this many bytes, before a server is asked. Beyond:
+    /// 413. Default (`None`): bodies are forwarded as they arrive.
     pub buffer_requests: Option<u64>,
-    /// Receive responses ahead of slow clients. Default (`None`): as fast as the client reads.
+    /// Receive responses ahead of slow clients. Default (`None`): they are received as fast as the client reads.
     pub buffer_responses: Option<BufferResponses>,
     /// Rules for further attempts, instead of `retries`. Default: none.
     pub retry: Vec<Retry>,
@@ -292,18 +292,18 @@ pub struct UpstreamSettings {
     pub hedge: Option<HedgeAfter>,
     /// Largest request body that is kept for a further attempt, bytes. Default: 64 KiB.
     pub retry_body: usize,
-    /// Further attempts as a share of the active requests, per cent. Default: 20.
+    /// The most further attempts at a time, as a percentage of the active requests. Default: 20.
     pub retry_budget_percent: u32,
-    /// Further attempts that are allowed whatever the share says. Default: 3.
+    /// Further attempts that are allowed regardless of `retry_budget_percent`. Default: 3.
     pub retry_budget_min: u32,
 }
 
-/// The amount of a response that is received ahead of its client.
+/// How much of a response is received before the client reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BufferResponses {
-    /// The part in memory, bytes. Beyond: a file. Default: 128 KiB.
+    /// The part in memory, bytes. Beyond: bytes go to a file. Default: 128 KiB.
     pub memory: usize,
-    /// The part in a temporary file, bytes. Beyond: the origin is read as the client reads. Default: 64 MiB.
+    /// The part in a temporary file, bytes. Beyond: the origin is read only as fast as the client reads. Default: 64 MiB.
     pub size: u64,
 }
 
@@ -351,7 +351,7 @@ pub enum UpstreamProtocol {
     Http1,
     /// HTTP/2: by ALPN over TLS, with prior knowledge on cleartext.
     Http2,
-    /// The protocol of ALPN over TLS; HTTP/1.1 on cleartext.
+    /// The protocol that ALPN selects over TLS; HTTP/1.1 on cleartext.
     Auto,
 }
 
@@ -372,7 +372,7 @@ pub struct UpstreamTls {
     pub server_name: Option<String>,
     /// PEM file with the authorities to trust. Default (`None`): the system's.
     pub authorities: Option<PathBuf>,
-    /// Check the server's certificate. Default: yes; turning it off is for tests.
+    /// Check the server's certificate. Default: yes; only tests should turn it off.
     pub verify: bool,
     /// The certificate to present when the server asks for one.
     pub certificate: Option<CertificateFiles>,
@@ -392,38 +392,38 @@ pub struct SiteOptions {
     pub allow_underscores: bool,
     /// Keep duplicate slashes in paths. Default: they are merged.
     pub keep_slashes: bool,
-    /// Forward paths that belong to another route in the eyes of a server that reads `%2F`, `%5C`
-    /// or `;` otherwise than we do. Default: they are refused.
+    /// Forward ambiguous paths: a server that reads `%2F`, `%5C` or `;` differently would assign them to
+    /// another route. Default: they are refused.
     pub forward_ambiguous: bool,
     /// Requests in flight of this site. Default: no limit.
     pub requests: Option<RequestLimit>,
     /// Certificates and policy of this site; `None`: the listener's.
     pub tls: Option<SiteTls>,
-    /// The listeners on which the site is there. Default (empty): on all of them.
+    /// The listeners that serve the site. Default (empty): all of them.
     pub listeners: Vec<ListenAddress>,
     /// Tell clients in `Server-Timing` how long responses took. Default: no.
     pub server_timing: bool,
-    /// Send requests in the clear to `https`, at this port. Default: they are served.
+    /// Redirect cleartext requests to `https` at this port. Default: they are served.
     pub redirect_https: Option<u16>,
-    /// The steps of modules that run on the answers to requests that none of its routes takes.
+    /// The steps of modules that run on the responses to requests that match none of its routes.
     /// Default: none.
     pub unrouted: RoutePlan,
-    /// Where requests that none of its routes takes go. Default (`None`): as
-    /// [`Settings::fallback`](crate::configuration::Settings::fallback) says.
+    /// The fallback for requests that match none of its routes. Default (`None`): that of
+    /// [`Settings::fallback`](crate::configuration::Settings::fallback).
     pub fallback: Option<Arc<Fallback>>,
     /// Compare responses of its routes with those of the old proxy. Default: no.
     pub compare: Option<Arc<Compare>>,
 }
 
 impl SiteOptions {
-    /// Returns true if only clients with a certificate are served, so that cleartext requests
-    /// cannot be.
+    /// Returns true if only clients with a certificate are served, and therefore no cleartext
+    /// requests.
     pub fn requires_certificate(&self) -> bool {
         let clients = self.tls.as_ref().and_then(|tls| tls.client_certificates.as_ref());
         clients.is_some_and(|clients| clients.required)
     }
 
-    /// Returns true if the site is on a listener.
+    /// Returns true if a listener serves the site.
     pub fn is_on(&self, listener: &ListenAddress) -> bool {
         self.listeners.is_empty() || self.listeners.contains(listener)
     }
@@ -434,17 +434,17 @@ impl SiteOptions {
 pub struct SiteTls {
     /// Certificates in addition to the listener's; may be empty.
     pub certificates: Vec<CertificateFiles>,
-    /// The hosts of the site get certificates by themselves, from this issuer. Default: as the
-    /// listener has it.
+    /// Obtain certificates from this issuer for the hosts of the site. Default: the listener's
+    /// setting.
     pub automatic: Option<IssuedBy>,
     /// The lowest version that is negotiated. Default: the listener's.
     pub minimum_version: Option<TlsVersion>,
-    /// Asks for client certificates. Default: as the listener.
+    /// Asks for client certificates. Default: the listener's setting.
     pub client_certificates: Option<ClientCertificates>,
 }
 
 impl SiteTls {
-    /// The policy on a listener that has this one.
+    /// The policy of the site on a listener with the policy `listener`.
     pub fn policy(&self, listener: &TlsPolicy) -> TlsPolicy {
         let clients = self.client_certificates.as_ref().or(listener.client_certificates.as_ref());
         TlsPolicy {
@@ -463,20 +463,20 @@ pub struct Route {
     pub action: Action,
     /// Largest request body, bytes. Beyond: 413. Default (`None`): no limit.
     pub body_limit: Option<u64>,
-    /// Let CONNECT through to the upstream. Default: no (405).
+    /// Forward CONNECT to the upstream. Default: no (405).
     pub allow_connect: bool,
     /// The conditions in addition to the path. Default (`None`): none.
     pub conditions: Option<Arc<RouteConditions>>,
-    /// The start of paths that origins do not see: see
+    /// The prefix that is removed from paths before they are sent to origins: see
     /// [`CanonicalTarget::strip_prefix`](crate::message::request::CanonicalTarget::strip_prefix).
     pub strip_prefix: Option<Arc<str>>,
-    /// Receives whole request bodies first, in place of the upstream's setting; `Some(None)`: off.
+    /// Replaces `buffer_requests` of the upstream, if it is `Some`; `Some(None)` turns it off.
     pub buffer_requests: Option<Option<u64>>,
-    /// `buffer_responses` of the upstream, in its place.
+    /// Replaces `buffer_responses` of the upstream, if it is `Some`; `Some(None)` turns it off.
     pub buffer_responses: Option<Option<BufferResponses>>,
     /// Rules for further attempts, instead of the upstream's. Default: none.
     pub retry: RouteRetry,
-    /// Copies of its requests for another upstream. Default: none.
+    /// Send copies of its requests to another upstream. Default: none.
     pub mirror: Option<Mirror>,
     /// Time limits instead of the upstream's.
     pub timeouts: RouteTimeouts,
@@ -486,7 +486,7 @@ pub struct Route {
     pub plan: RoutePlan,
     /// Its cache. Default: none.
     pub cache: RouteCache,
-    /// Which of its requests go to the old proxy. Default: none.
+    /// The selection of its requests that go to the old proxy. Default: none.
     pub fallback: Option<Arc<Fallback>>,
     /// Compare its responses with those of the old proxy. Default: no.
     pub compare: Option<Arc<Compare>>,
@@ -495,13 +495,13 @@ pub struct Route {
 /// A user of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessUser {
-    /// Its name, for messages.
+    /// The name of the user, for messages.
     pub name: Arc<str>,
-    /// Its number.
+    /// The user's number.
     pub uid: u32,
-    /// The number of its group.
+    /// The number of the user's main group.
     pub gid: u32,
-    /// The numbers of all its groups.
+    /// The numbers of all groups of the user.
     pub groups: Arc<[u32]>,
 }
 
@@ -529,13 +529,13 @@ impl Route {
     }
 }
 
-/// The steps of modules that run on the requests of a route. Two are equal only if they are the
-/// same object, so the builder of routes shares equal plans.
+/// The steps of modules that run on the requests of a route. Two values are equal only if they refer to
+/// the same object, so the builder of routes shares equal plans.
 #[derive(Clone, Default)]
 pub struct RoutePlan(Option<Arc<Plan>>);
 
 impl RoutePlan {
-    /// A plan, shared.
+    /// Wraps a plan, which routes may share.
     pub fn new(plan: impl Into<Arc<Plan>>) -> Self {
         Self(Some(plan.into()).filter(|plan| !plan.is_empty()))
     }
@@ -581,15 +581,15 @@ pub enum Action {
     Respond(Arc<FixedResponse>),
     /// The files of a folder.
     Files {
-        /// By index into [`Settings::folders`](crate::configuration::Settings::folders).
+        /// The folder, by index into [`Settings::folders`](crate::configuration::Settings::folders).
         folder: usize,
-        /// The upstream that answers where there is no such file. Default (`None`): 404.
+        /// The upstream that answers if there is no such file. Default (`None`): 404.
         upstream: Option<usize>,
     },
 }
 
 impl Action {
-    /// The upstream that may be asked.
+    /// The upstream that requests may be sent to, if there is one.
     pub fn upstream(&self) -> Option<usize> {
         match self {
             Self::Proxy(upstream) => Some(*upstream),
@@ -602,9 +602,9 @@ impl Action {
 /// A folder of static files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Files {
-    /// The folder. Its path is followed again once a second.
+    /// The path of the folder. It is resolved again once a second.
     pub folder: PathBuf,
-    /// Names, types, lifetimes.
+    /// The rules for file names, media types and lifetimes.
     pub rules: Rules,
     /// The symbolic links below the folder that are followed. Default: those that stay inside.
     pub links: FollowLinks,
@@ -625,9 +625,9 @@ pub enum FollowLinks {
 /// A fixed answer of a route.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FixedResponse {
-    /// 200 to 599.
+    /// The status, 200 to 599.
     pub status: u16,
-    /// Sent as `text/plain; charset=utf-8`.
+    /// The body, which is sent as `text/plain; charset=utf-8`.
     pub body: Arc<[u8]>,
 }
 

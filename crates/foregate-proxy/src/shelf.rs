@@ -1,11 +1,11 @@
-//! Memory that a thread keeps for its next users: buffers, timers, request objects.
+//! Objects that a thread keeps for reuse, such as buffers, timers and request objects.
 //!
-//! Users empty a value before they return it, so that the next one sees nothing of them.
+//! A user empties an object before it returns it, so that the next user sees none of its data.
 
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
-/// Values that lie ready on one thread, up to a number. Further ones go back to the allocator.
+/// A bounded number of values that are ready for reuse on one thread. Further returned values are freed.
 #[derive(Debug)]
 pub struct Shelf<T> {
     values: RefCell<Vec<T>>,
@@ -18,13 +18,13 @@ impl<T> Shelf<T> {
         Self { values: RefCell::new(Vec::new()), most }
     }
 
-    /// A value that lies ready.
+    /// Takes a value from the shelf; `None` if it is empty.
     #[inline]
     pub fn take(&self) -> Option<T> {
         self.values.borrow_mut().pop()
     }
 
-    /// Returns a value.
+    /// Returns a value to the shelf.
     #[inline]
     pub fn give(&self, value: T) {
         let mut values = self.values.borrow_mut();
@@ -38,13 +38,13 @@ impl<T> Shelf<T> {
     }
 }
 
-/// Takes a value of this thread's shelf. There is none on a thread that ends.
+/// Takes a value from this thread's shelf. A thread that is ending has no shelf any more.
 #[inline]
 pub fn take<T>(shelf: &'static LocalKey<Shelf<T>>) -> Option<T> {
     shelf.try_with(Shelf::take).ok().flatten()
 }
 
-/// Returns a value to this thread's shelf. On a thread that ends, the value goes with it.
+/// Returns a value to this thread's shelf. On a thread that is ending, the value is dropped.
 #[inline]
 pub fn give<T>(shelf: &'static LocalKey<Shelf<T>>, value: T) {
     let _ = shelf.try_with(|shelf| shelf.give(value));

@@ -17,7 +17,7 @@ use rustix::thread::{
 
 /// The first descriptor that a service manager passes (sd_listen_fds(3)).
 const FIRST: RawFd = 3;
-/// More than anybody passes.
+/// The most descriptors that are taken; a service manager passes fewer.
 const MOST: usize = 1024;
 
 /// The sockets that the process was started with: `LISTEN_FDS` of them, if `LISTEN_PID` is this
@@ -36,17 +36,18 @@ pub fn inherited_sockets() -> Vec<OwnedFd> {
             // SAFETY: by the protocol of sd_listen_fds(3) these descriptors are open and belong to
             // this process alone; the caller calls this once and first, so nothing else owns them.
             let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-            // Not for programs that this process might start.
+            // Programs that this process starts do not inherit it.
             rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC).ok().map(|()| owned)
         })
         .collect()
 }
 
-/// Runs another program in this process, with this standard input; the calling thread has to be its only one. `arguments` begin with the program's
-/// name. All signals are blocked in the new program, so that none ends it before it follows them: [`unblock_signals`] is for it.
-/// Descriptors that close on exec are closed.
+/// Replaces the program of this process, with `stdin` as its standard input. The calling thread has to be the only one
+/// of the process. `arguments` begin with the program's name. All signals are blocked in the new program, so that none
+/// can end it before it handles them; it has to call [`unblock_signals`]. Descriptors that are close-on-exec are
+/// closed.
 ///
-/// Returns only if it failed, with everything as before.
+/// Returns only on failure, with everything as before.
 pub fn replace_program(
     program: &OsStr,
     arguments: &[OsString],
@@ -77,9 +78,9 @@ pub fn replace_program(
         Ok(before) => before,
         Err(error) => return error.into(),
     };
-    // SAFETY: `dup2` closes what descriptor 0 named, of which `before` is a copy; nothing owns descriptor 0, as `Stdin` only borrows it. The
-    // sets of signals are initialised by the calls that get them first. The texts end with a zero byte and the lists of pointers with a null
-    // pointer; all of them live until after `execve`.
+    // SAFETY: `dup2` closes descriptor 0, of which `before` is a copy. Nothing owns descriptor 0, because `Stdin` only
+    // borrows it. The first calls on the sets of signals initialise them. The texts end with a zero byte, and the lists of
+    // pointers with a null pointer; all of them live until after `execve`.
     unsafe {
         if libc::dup2(stdin.as_raw_fd(), 0) < 0 {
             return io::Error::last_os_error();
@@ -95,7 +96,7 @@ pub fn replace_program(
     }
 }
 
-/// Lets all signals come to this thread, also those that [`replace_program`] has blocked.
+/// Unblocks all signals for this thread, also those that [`replace_program`] has blocked.
 pub fn unblock_signals() {
     let mut none = MaybeUninit::uninit();
     // SAFETY: the set is initialised by the first call; a mask of signals has no other preconditions.
@@ -105,17 +106,17 @@ pub fn unblock_signals() {
     }
 }
 
-/// Has the allocator free the pages that this thread does not need any more.
+/// Makes the allocator return the pages that this thread does not need any more to the system.
 ///
 /// The `foregate` binary allocates with mimalloc; in another program this does nothing.
 pub fn collect_memory() {
-    // SAFETY: mi_collect(3) has no preconditions; it looks only at what mimalloc holds for the
-    // calling thread.
+    // SAFETY: mi_collect(3) has no preconditions; it only uses mimalloc's data of the calling
+    // thread.
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
-/// Gives the whole pages of a buffer back to the system. The buffer's content is undefined afterwards. Call it before freeing a buffer whose pages
-/// the allocator would keep.
+/// Returns the whole pages of a buffer to the system. The buffer's content is undefined afterwards. To be called before
+/// freeing a buffer whose pages the allocator would keep.
 pub fn discard(buffer: &mut [u8]) {
     // SAFETY: sysconf(3) has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -124,8 +125,8 @@ pub fn discard(buffer: &mut [u8]) {
     let Some(rest) = buffer.get_mut(skipped..) else { return };
     let length = rest.len() - rest.len() % page;
     if length > 0 {
-        // SAFETY: the range lies within a buffer that nobody else reads or writes. Its pages come from the allocator, which maps anonymous private
-        // memory: they read as zero afterwards, which are valid bytes. A refusal changes nothing.
+        // SAFETY: the range is within a buffer that nobody else reads or writes. Its pages come from the allocator, which maps
+        // anonymous private memory, so they read as zeros afterwards, which are valid bytes. A refusal changes nothing.
         unsafe { libc::madvise(rest.as_mut_ptr().cast(), length, libc::MADV_DONTNEED) };
     }
 }
@@ -133,11 +134,12 @@ pub fn discard(buffer: &mut [u8]) {
 /// The lowest priority that there is, in the steps of `nice`.
 const LOWEST: i32 = 19;
 
-/// Lowers the priority of this thread, and of threads that it starts, by steps of `nice`. Lets it run on all cores of the process, even if the
-/// worker that started it is bound to one. If the system refuses, nothing changes.
+/// Lowers the priority of this thread, and of threads that it starts, by this many steps of `nice`. Also lets the
+/// thread run on all cores of the process, even if the worker that started it is bound to one. If the system refuses,
+/// nothing changes.
 pub fn yield_to_workers(steps: i32) {
     run_on_all_cores();
-    // Elsewhere than on Linux this call is about the whole process.
+    // On other systems than Linux, this call applies to the whole process.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::getpriority_process(None)
         .and_then(|now| rustix::process::setpriority_process(None, (now + steps).min(LOWEST)))
@@ -151,18 +153,18 @@ pub fn yield_to_workers(steps: i32) {
 pub fn run_on_all_cores() {
     // The main thread is never bound.
     let main = Some(rustix::process::getpid());
-    // Where the system refuses, the thread is slower, and no more.
+    // If the system refuses, the thread is only slower.
     let _ = sched_getaffinity(main).and_then(|cores| sched_setaffinity(None, &cores));
 }
 
-/// The size of a huge page, bytes, and how they are aligned.
+/// The size and the alignment of a huge page, bytes.
 const HUGE: usize = 2 << 20;
 
-/// Values in memory of their own, in huge pages if the system has some: a random access then needs
-/// no page table walk.
+/// Values in a memory mapping of their own, in huge pages if the system has some. A random access to a
+/// huge page needs no page table walk.
 ///
-/// Huge pages are off for the process, since the allocator would retain freed ones; they are on
-/// while this is filled.
+/// Huge pages are disabled for the process, because the allocator would retain freed ones. They are
+/// only enabled while the mapping is filled.
 #[derive(Debug)]
 pub struct Pages<T> {
     map: NonNull<u8>,
@@ -177,13 +179,13 @@ unsafe impl<T: Send> Send for Pages<T> {}
 unsafe impl<T: Sync> Sync for Pages<T> {}
 
 impl<T: Copy> Pages<T> {
-    /// Copies the values. `None` where the system gives no memory.
+    /// Copies the values. Returns `None` if the system provides no memory.
     pub fn new(values: &[T]) -> Option<Self> {
         const { assert!(align_of::<T>() <= HUGE) };
         let bytes = size_of_val(values);
-        // Room for aligning the start.
+        // The mapping has extra room for aligning the start.
         let map_bytes = bytes.checked_add(HUGE)?;
-        // SAFETY: without an address the system chooses one where nothing is.
+        // SAFETY: without an address, the system chooses one at which nothing is mapped.
         let map = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             mmap_anonymous(ptr::null_mut(), map_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
@@ -193,7 +195,7 @@ impl<T: Copy> Pages<T> {
         if offset >= HUGE {
             return None;
         }
-        // SAFETY: `offset` is less than what `map_bytes` has beyond `bytes`, so the place lies
+        // SAFETY: `offset` is less than `HUGE`, and `map_bytes` is `HUGE` more than `bytes`, so `start` is
         // within the mapping.
         let start = unsafe { map.add(offset) }.cast::<T>();
         let pages = Self { map, map_bytes, start, len: values.len() };
@@ -202,11 +204,11 @@ impl<T: Copy> Pages<T> {
             // If this fails, pages stay small.
             let _ = disable_transparent_huge_pages(false);
         }
-        // SAFETY: this is advice about memory that is ours alone, and changes nothing of what it
-        // holds.
+        // SAFETY: this advises the system about a mapping that only we use, and does not change its
+        // content.
         let _ = unsafe { madvise(map.as_ptr().cast(), map_bytes, Advice::LinuxHugepage) };
-        // SAFETY: `start` is aligned to more than `T` asks for, and has room for `bytes` bytes that
-        // nothing refers to; `T` is `BodyCopy`, so its values may be copied as bytes.
+        // SAFETY: `start` is aligned to more than `T` needs, and has room for `bytes` bytes that
+        // nothing refers to; `T` is `Copy`, so its values may be copied as bytes.
         unsafe { start.as_ptr().copy_from_nonoverlapping(values.as_ptr(), values.len()) };
         if were_disabled {
             let _ = disable_transparent_huge_pages(true);
@@ -220,7 +222,7 @@ impl<T> Deref for Pages<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` is aligned, and `len` values were written there when this was made; they
+        // SAFETY: `start` is aligned, and `len` values were written there when `self` was made; they
         // live as long as `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
@@ -235,8 +237,8 @@ impl<T> DerefMut for Pages<T> {
 
 impl<T> Drop for Pages<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by this value and has no other user; `T` was `BodyCopy` when it was made, so there is nothing to drop in
-        // it.
+        // SAFETY: this value has made the mapping, and nothing else uses it. `T` was `Copy` when the value was made, so there
+        // is nothing to drop in it.
         let _ = unsafe { munmap(self.map.as_ptr().cast(), self.map_bytes) };
     }
 }

@@ -15,19 +15,19 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// Quiet time after a change, so that files that belong together are all there before they are
+/// The quiet time to wait for after a change, so that all files of one update are in place before any is
 /// read.
 const SETTLE: Duration = Duration::from_millis(300);
-/// The longest that changes that go on and on are waited for.
+/// The longest wait for quiet, if changes do not stop.
 const SETTLE_LIMIT: Duration = Duration::from_secs(3);
-/// How often files are looked at without a notification: network file systems give none, nor does a
-/// folder above theirs that is replaced, or a link to one, as is done to change several files at
-/// once.
+/// The interval at which files are checked without a notification. There are none from network file
+/// systems, nor if a folder above the files, or a link to it, is replaced (which is a way to change
+/// several files at once).
 const POLL: Duration = Duration::from_secs(5);
-/// Where there are so many files that this would take too much: a look is followed by this many
-/// times as long without one,
+/// With many files, a check may take long. The pause after a check is therefore at least this many times
+/// the check's duration,
 const POLL_SHARE: u32 = 200;
-/// but no longer than this.
+/// but not longer than this.
 const POLL_MOST: Duration = Duration::from_secs(60);
 
 /// Watches the folders of files. Dropping it ends its thread.
@@ -38,12 +38,12 @@ pub(crate) struct FolderWatch {
     names: Names,
 }
 
-/// The names of files that are watched, in whatever folder.
+/// The names of the watched files, without their folders.
 type Names = Arc<Mutex<HashSet<OsString>>>;
 
 impl FolderWatch {
-    /// Starts a thread of this name. It calls `look` some time after something has changed in one
-    /// of the folders, and now and then without that, until `look` returns false.
+    /// Starts a thread of this name. It calls `look` soon after a change in one of the folders, and
+    /// regularly without a change, until `look` returns false.
     pub(crate) fn start(name: &str, look: impl FnMut() -> bool + Send + 'static) -> io::Result<Self> {
         // One pending signal is enough: later changes are handled together.
         let (signal, signals) = sync_channel(1);
@@ -60,8 +60,8 @@ impl FolderWatch {
         Ok(Self { watcher, folders: HashSet::new(), names })
     }
 
-    /// Watches the folder of a file. Folders, because files are replaced by renaming; that of a
-    /// link's target too, because the target may change.
+    /// Watches the folder of a file, because files are replaced by renaming. If the file is a link, also
+    /// watches the folder of its target, because the target may change.
     pub(crate) fn add(&mut self, file: &Path) {
         self.add_folder(file);
         if let Ok(target) = file.canonicalize() {
@@ -85,9 +85,9 @@ impl FolderWatch {
     }
 }
 
-/// Returns true if no watched file can have changed: a file was read, or another one was written,
-/// such as a log beside them, which happens all the time. Others that are created or renamed may be
-/// links.
+/// Returns true if no watched file can have changed: a file was only read, or a file that is not watched
+/// was written, such as a log in the same folder. Any file that was created or renamed counts as a
+/// change, because it may be a link on the way to a watched one.
 fn is_idle(event: &Event, watched: &Names) -> bool {
     match event.kind {
         EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
@@ -116,7 +116,7 @@ fn run(mut look: impl FnMut() -> bool, signals: &Receiver<()>) {
     }
 }
 
-/// The pause after a look that took this long.
+/// The pause after a check that took this long.
 fn pause_after(took: Duration) -> Duration {
     took.saturating_mul(POLL_SHARE).clamp(POLL, POLL_MOST)
 }
@@ -126,7 +126,7 @@ fn settle(signals: &Receiver<()>) {
     while since.elapsed() < SETTLE_LIMIT && signals.recv_timeout(SETTLE).is_ok() {}
 }
 
-/// The identity of a file's content: modification time, length, number; `None` without a file.
+/// The identity of a file's content: modification time, length and inode; `None` if there is no file.
 type WatchStamp = Option<(i64, i64, u64, u64)>;
 
 fn stamp(path: &Path) -> WatchStamp {
@@ -134,7 +134,7 @@ fn stamp(path: &Path) -> WatchStamp {
     Some((meta.mtime(), meta.mtime_nsec(), meta.len(), meta.ino()))
 }
 
-/// Files that were read into the configuration. A change of one is told once.
+/// Watches the files that were read into the configuration. Each change is reported once.
 #[derive(Debug)]
 pub(crate) struct ConfiguredFiles {
     stamps: Arc<Mutex<BTreeMap<PathBuf, WatchStamp>>>,
@@ -143,12 +143,12 @@ pub(crate) struct ConfiguredFiles {
 }
 
 impl ConfiguredFiles {
-    /// No files; `changed` is told of changes.
+    /// Watches no files yet. `changed` gets a message for a change.
     pub(crate) fn new(changed: mpsc::Sender<()>) -> Self {
         Self { stamps: Arc::default(), changed, watch: None }
     }
 
-    /// Watches these files as they are now, and no others. Without files there is no thread.
+    /// Watches these files from their present contents on, and no others. Without files, no thread runs.
     pub(crate) fn follow(&mut self, files: &[PathBuf]) {
         *self.stamps.lock() = files.iter().map(|file| (file.clone(), stamp(file))).collect();
         if files.is_empty() {

@@ -1,8 +1,8 @@
 //! The worst-case cost of a regular expression.
 //!
-//! Matching takes time in proportion to the length of the text for any expression, but with a factor: the number of active
-//! positions, which wait for the next byte, since an automaton with one step for all of them may be
-//! too large to keep. `a[ab]{5000}c` has thousands, and takes 39 us for each byte.
+//! The time of a match is proportional to the length of the text for any expression. But it is also proportional to the
+//! number of active positions in the expression: those that may match the next byte. (An automaton that handles all of
+//! them in one step may be too large to keep.) `a[ab]{5000}c` has thousands, and takes 39 us for each byte.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,12 +10,13 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 
 use crate::limits::MAX_POSITIONS;
 
-/// Returns true if each byte of any text takes little time.
+/// Returns true if matching takes little time for each byte of any text.
 pub(crate) fn is_bounded(hir: &Hir) -> bool {
     active(hir) <= MAX_POSITIONS
 }
 
-/// At most this many positions of an expression are active at once, wherever in a text a match begins.
+/// An upper bound for the number of positions of an expression that are active at once, if a match may begin anywhere
+/// in the text.
 fn active(hir: &Hir) -> usize {
     if let Some(word) = word(hir) {
         return active_of_word(word);
@@ -24,7 +25,7 @@ fn active(hir: &Hir) -> usize {
         HirKind::Empty | HirKind::Look(_) => 0,
         HirKind::Literal(_) | HirKind::Class(_) => 1,
         HirKind::Repetition(repetition) => {
-            // Even of nothing, each repetition is a position.
+            // Even if the repeated part is empty, each repetition has a position.
             active(&repetition.sub).max(1).saturating_mul(times(repetition))
         }
         HirKind::Capture(capture) => active(&capture.sub),
@@ -38,7 +39,7 @@ fn active(hir: &Hir) -> usize {
     }
 }
 
-/// How often a repetition is written out.
+/// The number of copies of a repeated part in the compiled expression.
 fn times(repetition: &Repetition) -> usize {
     repetition.max.unwrap_or(repetition.min.max(1)) as usize
 }
@@ -47,8 +48,8 @@ fn is_start(hir: &Hir) -> bool {
     matches!(hir.kind(), HirKind::Look(Look::Start))
 }
 
-/// Returns true for a repetition of one byte: if it can begin at one place only, the number of bytes so far determines the
-/// active position.
+/// Returns true for a repetition of a single byte. If such a repetition can begin at only one place in the text, it
+/// has only one active position, which is given by the number of bytes so far.
 fn is_of_single_bytes(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Capture(capture) => is_of_single_bytes(&capture.sub),
@@ -76,7 +77,7 @@ fn active_in_row(parts: &[Hir]) -> usize {
 }
 
 fn active_in_any(parts: &[Hir]) -> usize {
-    // These are compiled to a tree, which has one position for each length of the preceding match.
+    // Literal alternatives are compiled to a tree of prefixes. At most one position for each prefix length is active.
     if parts.iter().all(|part| matches!(part.kind(), HirKind::Literal(_))) {
         return parts.iter().filter_map(word).map(|word| word.len()).max().unwrap_or(0);
     }
@@ -87,13 +88,13 @@ fn active_in_any(parts: &[Hir]) -> usize {
             None => sum = sum.saturating_add(active(part)),
         }
     }
-    // All alternatives wait for their first byte.
+    // `fixed.len()` counts the first position of each alternative, which is always active.
     sum.saturating_add(fixed.len()).saturating_add(active_within(&fixed))
 }
 
-/// An expression of which each match has the same length.
+/// An expression whose matches all have the same length.
 struct FixedLength {
-    /// How it begins, but for the case of letters, up to the first byte that may be several.
+    /// The fixed beginning of each match in lower case, up to the first byte that may vary.
     word: Vec<u8>,
     length: usize,
 }
@@ -123,18 +124,19 @@ impl FixedLength {
     }
 }
 
-/// Of one word: the position before its first byte, and those after beginnings of it.
+/// The active positions of one word: the one before its first byte, and those within the word.
 fn active_of_word(word: Vec<u8>) -> usize {
     let length = word.len();
     if length == 0 { 0 } else { 1 + active_within(&[FixedLength { word, length }]) }
 }
 
-/// The positions after the first byte of any of these that can be active at once.
+/// The number of positions that can be active at once within these expressions, after their first bytes.
 fn active_within(all: &[FixedLength]) -> usize {
     let words =
         all.iter().map(|fixed| fixed.word.get(..fixed.length.saturating_sub(1)).unwrap_or(&fixed.word));
     let longest = all.iter().map(|fixed| fixed.length).max().unwrap_or(0);
-    // For each length, the alternatives after words that are equal as far as both go.
+    // For a number of bytes: the most expressions that are past their word and can be active together, because
+    // each of their words is a prefix of the other.
     let behind = |length: usize| {
         let mut counts: HashMap<&[u8], usize> = HashMap::new();
         for fixed in all.iter().filter(|fixed| fixed.word.len() < length && length < fixed.length) {
@@ -148,10 +150,11 @@ fn active_within(all: &[FixedLength]) -> usize {
     (1..longest).map(behind).fold(most_at_an_end(words), usize::saturating_add)
 }
 
-/// The most prefixes of these words with which one text can end; a prefix counts for each word that has it.
+/// The greatest number of prefixes of these words that can all be at the end of one text. A prefix of several words
+/// counts once for each.
 ///
-/// The longest of them is a node of the tree of all words, and the shorter ones are those that end it (Aho and Corasick's
-/// failure links).
+/// The longest such prefix is a node in the tree of all words. The shorter ones are the suffixes of it that are
+/// nodes, too, and follow from Aho and Corasick's failure links.
 fn most_at_an_end<'w>(words: impl Iterator<Item = &'w [u8]>) -> usize {
     #[derive(Default)]
     struct CostNode {
@@ -190,7 +193,7 @@ fn most_at_an_end<'w>(words: impl Iterator<Item = &'w [u8]>) -> usize {
     most
 }
 
-/// The text that an expression matches, regardless of case.
+/// The text that an expression matches, in lower case; `None` if it matches other texts, too, apart from case.
 fn word(hir: &Hir) -> Option<Vec<u8>> {
     match hir.kind() {
         HirKind::Empty => Some(Vec::new()),

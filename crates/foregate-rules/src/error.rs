@@ -29,7 +29,7 @@ impl Error {
         self
     }
 
-    /// Where in the text, in bytes. Empty where something is missing.
+    /// The place in the text, in bytes. It is empty if something is missing there.
     #[must_use]
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
@@ -47,7 +47,7 @@ impl Error {
         self.help.as_deref()
     }
 
-    /// If only a named list is missing, the kind of values that the list would need.
+    /// The kind of values for the missing list, if the error is that a named list does not exist.
     #[must_use]
     pub fn missing_list(&self) -> Option<Entries> {
         self.missing_list

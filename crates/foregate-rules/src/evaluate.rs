@@ -1,4 +1,4 @@
-//! Evaluation over facts. Nothing here can fail: unknown values are absent.
+//! Evaluates expressions over facts. Evaluation never fails: a value that is unknown is absent.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::functions;
 use crate::program::{Address, AddressTest, Cond, Item, Number, NumberTest, Quantor, Source, Text, TextTest};
 use crate::sets::{key, mask};
 
-/// The facts, and the element of the array that is being walked through.
+/// The facts, and the current element while the elements of an array are visited.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'e> {
     pub(crate) facts: &'e dyn Facts,
@@ -144,7 +144,7 @@ impl Text {
     }
 }
 
-/// Joins the elements with a separator; absent if there is no element.
+/// Joins the elements with a separator. The result is absent if there is no element.
 fn join<'e>(
     source: &'e Source,
     item: &'e Item,
@@ -153,7 +153,7 @@ fn join<'e>(
 ) -> Option<Cow<'e, [u8]>> {
     let separator = separator.get(context)?;
     let mut joined: Option<Vec<u8>> = None;
-    // Does not break: all elements are wanted.
+    // The visit never breaks, because all elements are wanted.
     let _ = source.each(context, &mut |element| {
         let context = Context { element: Some(&element), ..context };
         let Some(text) = item.text(context) else {
@@ -265,8 +265,8 @@ impl Source {
         found
     }
 
-    /// How many elements there are. A name that a map does not have, and a text to split that is absent, have no
-    /// elements that could be counted.
+    /// The number of elements. The count is absent for a name that a map does not have, and for an absent text that is
+    /// split.
     fn count(&self, context: Context<'_>) -> Option<i64> {
         let mut count = 0;
         let _ = self.each(context, &mut |_| {

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use crate::functions;
 use crate::scheme::{FieldId, Scheme};
 
-/// A value that is not an array: an element of one, or the result of an [`Expression`](crate::Expression).
+/// A single value: an element of an array, or the result of an [`Expression`](crate::Expression).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'v> {
     /// `true` or `false`.
@@ -45,11 +45,11 @@ impl Value<'_> {
     }
 }
 
-/// A request, as far as it is known: the source of the values of fields.
+/// The known values of a request: the source from which expressions read fields.
 ///
-/// Only the getter that fits the field's [`Type`](crate::Type) is called. `None` says that the request has no such
-/// value; that is no error (see the [crate's documentation](crate#absent-values)). A getter may be called any number of
-/// times, or never, and has to give the same answer each time.
+/// Only the getter that fits the field's [`Type`](crate::Type) is called. `None` means that the request has no such
+/// value, which is no error (see the [crate's documentation](crate#absent-values)). A getter may be called any number
+/// of times, or never, and must return the same value each time.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -104,7 +104,8 @@ impl Value<'_> {
 /// # Ok::<(), foregate_rules::Error>(())
 /// ```
 pub trait Facts {
-    /// The value of a text field. One that is empty where a request lacks something, as its description says, is never `None`.
+    /// The value of a text field. Some fields are described as empty if the request lacks a value: for these, return
+    /// the empty text, never `None`.
     fn bytes(&self, field: FieldId) -> Option<Cow<'_, [u8]>>;
 
     /// The value of a number field.
@@ -113,13 +114,14 @@ pub trait Facts {
     /// The value of a yes-or-no field.
     fn bool(&self, field: FieldId) -> Option<bool>;
 
-    /// The value of an address field. IPv4 addresses mapped into IPv6 are taken as IPv4.
+    /// The value of an address field. An IPv4 address that is mapped into IPv6 counts as IPv4.
     fn ip(&self, field: FieldId) -> Option<IpAddr>;
 
-    /// Calls `visit` for each element of an array (`name` is `None`), for each value of a map (`name` is `None`), or
-    /// for the values that a map has under `name`, in order, until it breaks; passes on how that ended.
+    /// Calls `visit` for each element of an array or each value of a map (`name` is `None`), or for each value that a
+    /// map has under `name`. The order is that of the request. Stops when `visit` breaks, and returns its last
+    /// result.
     ///
-    /// Names of header fields come in lower case and are compared without regard to case.
+    /// For header fields, `name` is in lower case, and must be compared with the request's names regardless of case.
     fn each<'f>(
         &'f self,
         field: FieldId,
@@ -127,7 +129,7 @@ pub trait Facts {
         visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
     ) -> ControlFlow<()>;
 
-    /// The first value of a map under `name`, in the order of [`each`](Self::each): the value that most expressions read.
+    /// The first value that [`each`](Self::each) would visit for `name`. Most expressions read only this value.
     fn first<'f>(&'f self, field: FieldId, name: &[u8]) -> Option<Value<'f>> {
         let mut first = None;
         let _ = self.each(field, Some(name), &mut |value| {
@@ -138,7 +140,7 @@ pub trait Facts {
     }
 }
 
-/// A request without any value: only constants are known.
+/// A request without any values, to evaluate constants.
 pub(crate) struct Nothing;
 
 impl Facts for Nothing {
@@ -190,7 +192,7 @@ pub struct FactTable<'s> {
 }
 
 impl<'s> FactTable<'s> {
-    /// Nothing is known yet.
+    /// Facts without any values.
     #[must_use]
     pub fn new(scheme: &'s Scheme) -> Self {
         Self { scheme, values: HashMap::new(), entries: HashMap::new() }
@@ -200,7 +202,7 @@ impl<'s> FactTable<'s> {
         self.scheme.id(field).expect("a field of the scheme that the table was made for")
     }
 
-    /// States the value of a field that is not an array or map.
+    /// Sets the value of a field that is not an array or map.
     ///
     /// # Panics
     ///
@@ -220,7 +222,7 @@ impl<'s> FactTable<'s> {
         self
     }
 
-    /// Adds a value to a map field. The fields with the map's `.names` and `.values` follow, where there are such.
+    /// Adds a value to a map field, and to the map's `.names` and `.values` fields if the scheme has them.
     ///
     /// # Panics
     ///

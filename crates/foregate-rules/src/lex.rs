@@ -12,7 +12,7 @@ pub(crate) enum Token<'t> {
     Name(&'t str),
     Text(Vec<u8>),
     Int(i64),
-    /// From the first to the last, both included.
+    /// A range of numbers, from the first to the last, both included.
     Ints(i64, i64),
     Ip(IpAddr),
     /// A network, or a range of addresses.
@@ -24,7 +24,7 @@ pub(crate) enum Token<'t> {
     End,
 }
 
-/// A token of an expression, for readers that do not compile it.
+/// A word of an expression, for callers that only read expressions without compiling them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Word<'t> {
     /// A field, a function or an operator in letters.
@@ -56,20 +56,20 @@ pub fn words(text: &str) -> impl Iterator<Item = (Word<'_>, Range<usize>)> {
     })
 }
 
-/// How the backslash is read in a text in plain quotes.
+/// The meaning of a backslash in a text in plain quotes.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Quote {
-    /// `\"`, `\\`, `\n`, `\r`, `\t`, `\xHH` and `\OOO`.
+    /// The escapes are `\"`, `\\`, `\n`, `\r`, `\t`, `\xHH` and `\OOO`.
     Text,
-    /// `\"` alone; all other backslashes belong to the regular expression.
+    /// Only `\"` is an escape. All other backslashes belong to the regular expression.
     Pattern,
 }
 
-/// Longest first.
+/// The symbols, longest first, so that the first match is the longest.
 const SYMBOLS: &[&str] =
     &["==", "!=", "<=", ">=", "&&", "||", "^^", "<", ">", "~", "!", "(", ")", "[", "]", "{", "}", ",", "*"];
 
-/// The word at `from` or after the blanks there, and where it stands.
+/// The token at `from` or after the blanks there, and its place.
 pub(crate) fn token(text: &str, from: usize, quote: Quote) -> Result<(Token<'_>, Range<usize>), Error> {
     let rest = text[from..].trim_ascii_start();
     let start = text.len() - rest.len();
@@ -153,7 +153,7 @@ fn code_point(character: char) -> String {
     format!("U+{:04X}", u32::from(character))
 }
 
-/// A part of an expression for a message, in one line: invisible characters by their code points.
+/// A part of an expression for a message, in one line. Invisible characters are shown as code points.
 pub(crate) fn visible(text: &str) -> String {
     let shown = |character| if is_invisible(character) { code_point(character) } else { character.into() };
     text.chars().map(shown).collect()
@@ -161,7 +161,7 @@ pub(crate) fn visible(text: &str) -> String {
 
 fn classify(word: &str, span: Range<usize>) -> Result<Token<'_>, Error> {
     let begins_a_name = word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    // Values of modules have hyphens in their names, and there is no subtraction.
+    // Names may contain hyphens, as those of modules' values do, because there is no subtraction.
     if begins_a_name && !word.contains([':', '/']) {
         return Ok(Token::Name(word));
     }
@@ -180,10 +180,10 @@ fn classify(word: &str, span: Range<usize>) -> Result<Token<'_>, Error> {
     Err(Error::new(span, format!("`{word}` is neither a name, nor a number, nor an address")))
 }
 
-/// Why digits are no number.
+/// The reason why digits are no valid number.
 enum NoNumber<'t> {
     TooLarge,
-    /// Digits with a leading zero, of which not all are octal.
+    /// Digits with a leading zero, but not all of them octal.
     NotOctal(&'t str),
 }
 
@@ -203,8 +203,8 @@ impl NoNumber<'_> {
     }
 }
 
-/// A number as Cloudflare writes it: decimal, hexadecimal after `0x`, octal after `0`; of these, only decimal ones have a
-/// sign. `None` if it is something else.
+/// A number as Cloudflare writes it: decimal, hexadecimal after `0x`, or octal after `0`. Only a decimal one may have a
+/// sign. `None` if the word is something else.
 fn number(word: &str) -> Option<Result<i64, NoNumber<'_>>> {
     let all = |digits: &str, is: fn(&u8) -> bool| !digits.is_empty() && digits.as_bytes().iter().all(is);
     let parsed = |digits, radix| i64::from_str_radix(digits, radix).map_err(|_| NoNumber::TooLarge);
@@ -262,7 +262,7 @@ fn quoted(rest: &str, start: usize, quote: Quote) -> Result<(Vec<u8>, usize), Er
                 at += 2;
             }
             (Some(b'\\'), Some(&next)) if quote == Quote::Pattern => {
-                // Both, so that an escaped backslash does not escape the next character.
+                // Both characters are taken, so that an escaped backslash does not escape the next character.
                 text.extend([b'\\', next]);
                 at += 2;
             }
@@ -304,7 +304,7 @@ fn unknown_escape(rest: &str, at: usize) -> Error {
     )
 }
 
-/// If this begins a raw text, with how many `#`.
+/// The number of `#` before a raw text; `None` if `rest` does not begin with a raw text.
 fn raw_hashes(rest: &str) -> Option<usize> {
     let after = rest.strip_prefix('r')?;
     let hashes = after.bytes().take_while(|&b| b == b'#').count();

@@ -1,8 +1,8 @@
-//! The expression language of Foregate, in the syntax of Cloudflare's Rules language: conditions and values over a
-//! request, compiled once, evaluated without input, output or clock.
+//! The expression language of Foregate, in the syntax of Cloudflare's Rules language. Expressions are conditions or
+//! values over a request. They are compiled once, and evaluated without I/O and without a clock.
 //!
 //! A [`Scheme`] declares the fields. It compiles a text to a [`Predicate`] (a condition) or an [`Expression`] (a
-//! value). Evaluating asks a request, through [`Facts`], for the fields that are needed and no others. A [`RuleSet`]
+//! value). An evaluation reads from a request, through [`Facts`], only the fields that it needs. A [`RuleSet`]
 //! evaluates many predicates in order and shares the work between them.
 //!
 //! ```
@@ -37,17 +37,18 @@
 //!
 //! # Absent values
 //!
-//! A request does not have every value: a header field that was not sent, the country of an unknown address. That is
-//! no error. A comparison with an absent value is false, so `ne`, which is `not eq`, is true. A boolean field that is
-//! absent is false. A function of an absent value is absent, but for `concat`, which leaves it out; `starts_with`,
-//! `ends_with`, `has_key` and `has_value` are false. `any` over no elements is false, `all` is true. The `len` of a
-//! name that a map does not have is absent, of an array field without elements it is 0.
+//! A request may lack a value, such as a header field that was not sent, or the country of an unknown address. That
+//! is no error. A comparison with an absent value is false, so `ne`, which means `not eq`, is true. A boolean field
+//! that is absent is false. A function of an absent value is absent, with these exceptions: `concat` leaves the value
+//! out, and `starts_with`, `ends_with`, `has_key` and `has_value` are false. `any` over no elements is false, and
+//! `all` is true. The `len` of a name that a map does not have is absent, but the `len` of an array field without
+//! elements is 0.
 //!
 //! # Limits
 //!
-//! Everything that can grow has a bound in [`limits`]; an expression beyond it is refused when it is compiled. Regular expressions
-//! are matched in linear time. Evaluation allocates only for the results of functions, and walks a tree no
-//! deeper than [`limits::MAX_DEPTH`].
+//! Everything that can grow has a bound in [`limits`]. An expression that exceeds one is refused when it is compiled.
+//! Regular expressions are matched in linear time. Evaluation allocates only for the results of functions, and walks a
+//! tree that is no deeper than [`limits::MAX_DEPTH`].
 
 #![forbid(unsafe_code)]
 
@@ -80,7 +81,7 @@ pub use predicate::{Expression, Predicate};
 pub use rule_set::{RuleSet, RuleSetError};
 pub use scheme::{Field, FieldError, FieldId, Scalar, Scheme, Stage, StandardField, Type};
 
-/// Returns true if a name cannot be that of a field.
+/// Returns true if a field cannot have this name, because it is a keyword or a function.
 fn is_reserved(name: &str) -> bool {
     parse::is_keyword(name) || functions::is_known(name)
 }

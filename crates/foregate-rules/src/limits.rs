@@ -1,4 +1,4 @@
-//! The bounds of the language. Input beyond one of them is refused when it is loaded, with its place.
+//! The bounds of the language. Input that exceeds one is refused when it is loaded, and the error tells the place.
 
 /// The longest text of an expression, in bytes.
 pub const MAX_EXPRESSION: usize = 256 * 1024;
@@ -18,15 +18,15 @@ pub const MAX_PATTERN: usize = 64 * 1024;
 /// The most memory that one compiled regular expression may take, in bytes.
 pub const MAX_COMPILED_PATTERN: usize = 1024 * 1024;
 
-/// The most positions of one regular expression that may be active at once during a match. Each byte of a worst-case text then
-/// takes some 15 us.
+/// The most positions of one regular expression that may be active at once during a match. At this limit, each byte
+/// of a worst-case text takes about 15 us.
 pub const MAX_POSITIONS: usize = 1000;
 
-/// How deep groups may nest in a regular expression.
+/// The nesting depth of groups in a regular expression.
 pub const MAX_PATTERN_DEPTH: u32 = 100;
 
-/// The most memory that one regular expression may use on each thread for its lazily built states, in bytes. Beyond it, the
-/// states are dropped and built again; matching stays linear in the length of the text.
+/// The most memory that one regular expression may use on each thread for its lazily built states, in bytes. When it
+/// is used up, the states are dropped and built again; matching stays linear in the length of the text.
 pub const MAX_PATTERN_CACHE: usize = 256 * 1024;
 
 /// The most memory that the regular expressions of one expression, or of all rules of a [`RuleSet`](crate::RuleSet)
@@ -36,13 +36,13 @@ pub const MAX_COMPILED_PATTERNS: usize = 64 * 1024 * 1024;
 /// The most references such as `${1}` in one replacement.
 pub const MAX_REFERENCES: usize = 8;
 
-/// The longest text that a replacement makes, in bytes: one that would be longer is absent.
+/// The longest result of a replacement, in bytes. A result that would be longer is absent.
 pub const MAX_REPLACED: usize = 1024 * 1024;
 
 /// The most parts that `split` may be asked for.
 pub const MAX_SPLIT: usize = 128;
 
-/// The largest number of times that `url_decode` with the option `r` decodes; deeper encodings stay.
+/// The most times that `url_decode` with the option `r` decodes a text. Deeper encodings stay.
 pub const MAX_DECODINGS: usize = 8;
 
 /// The most rules of a [`RuleSet`](crate::RuleSet).

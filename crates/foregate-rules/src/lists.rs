@@ -28,7 +28,7 @@ pub enum Entries {
 #[derive(Clone, Debug)]
 pub(crate) enum ListKind {
     Ips(IpSet),
-    /// Whole names, and names below which all match, both in lower case.
+    /// Whole names, and names whose subdomains all match; both in lower case.
     Hosts {
         exact: TextSet,
         below: TextSet,
@@ -46,10 +46,10 @@ pub struct ListError {
     pub message: String,
 }
 
-/// The lines with content, without surrounding blanks and comments, and with their numbers.
+/// The lines with content and their numbers. Comments and surrounding blanks are removed.
 fn entries(text: &str) -> impl Iterator<Item = (usize, Result<&str, ListError>)> {
     let lines = (1..).zip(text.lines()).filter_map(|(line, entry)| {
-        // A `#` within an entry belongs to it; a comment begins the line or follows a blank.
+        // A `#` begins a comment only at the start of the line or after a blank; elsewhere it belongs to the entry.
         let end = entry
             .match_indices('#')
             .map(|(at, _)| at)
@@ -97,9 +97,9 @@ impl List {
         Ok(Self { len: ranges.len(), kind: ListKind::Ips(IpSet::new(&ranges)) })
     }
 
-    /// Reads hosts, one a line: `example.com`, or `*.example.com` for all names below it at any depth, but not for
-    /// itself. They are compared without regard to case. An IPv6 address stands in brackets, in any spelling. Comments are as
-    /// in [`parse_ips`](Self::parse_ips).
+    /// Reads hosts, one a line. `*.example.com` stands for all names below `example.com` at any depth, but not for
+    /// `example.com` itself. Hosts are compared regardless of case. An IPv6 address must be in brackets, in any
+    /// spelling. Comments are as in [`parse_ips`](Self::parse_ips).
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl List {
     }
 }
 
-/// The reason for which no request can have this host name.
+/// Checks a host name. The error is the reason why no request can have it.
 fn host_name(name: &str) -> Result<(), &'static str> {
     if name.contains(':') {
         return Err("has a port, or lacks brackets: no host is written so");
@@ -207,7 +207,8 @@ fn ip_range(entry: &str) -> Result<IpRange, String> {
 
 /// The lists that expressions may name.
 ///
-/// An expression copies a list when it is compiled: when a list changes, expressions that name it are compiled again.
+/// An expression copies a list when it is compiled. After a list has changed, expressions that name it must be compiled
+/// again.
 #[derive(Clone, Debug, Default)]
 pub struct Lists(BTreeMap<Box<str>, Arc<List>>);
 
@@ -218,7 +219,7 @@ impl Lists {
         Self::default()
     }
 
-    /// Adds a list, or replaces the one of the same name.
+    /// Adds a list, or replaces the list that has this name.
     pub fn insert(&mut self, name: &str, list: List) {
         self.0.insert(name.into(), Arc::new(list));
     }
@@ -229,7 +230,7 @@ impl Lists {
         self.0.get(name)
     }
 
-    /// The names of the lists that no expression holds.
+    /// The names of the lists that no compiled expression uses.
     pub fn unused(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, list)| Arc::strong_count(list) == 1).map(|(name, _)| &**name)
     }

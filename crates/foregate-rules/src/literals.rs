@@ -1,29 +1,30 @@
 //! Literals that a text has to contain for a regular expression to match.
 //!
-//! Many expressions are lists of words in another spelling: `\.(php|aspx?)$`, `(?i)(sqlmap|nikto)`. Their literals are then
-//! their whole meaning, and a scan for them decides the match.
+//! Many expressions are just lists of words, such as `\.(php|aspx?)$` or `(?i)(sqlmap|nikto)`. For these, finding one
+//! of the literals decides the match.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-/// The most texts that an expression is taken for.
+/// The most literal texts that are derived from one expression.
 const MAX_TEXTS: usize = 64;
 /// The most alternative bytes at one position.
 const MAX_CHOICE: usize = 4;
-/// Shorter literals occur in too many texts to search for them, unless they are the whole expression.
+/// The shortest useful literal. A shorter one occurs in too many texts, and is only searched for if it is the whole
+/// expression.
 const MIN_TEXT: usize = 3;
 
-/// The texts of which a match contains at least one; none is empty.
+/// The literals of an expression: each matching text contains at least one of them. None is empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     pub(crate) texts: Vec<Box<[u8]>>,
     pub(crate) place: Place,
-    /// The literals are in lower case, and have to be searched for in lower-cased text.
+    /// True if the literals are in lower case, and must be searched for in lower-cased text.
     pub(crate) fold: bool,
-    /// Set if finding a literal decides that the expression matches.
+    /// True if a text that contains a literal is certain to match the expression.
     pub(crate) decides: bool,
 }
 
-/// The position that such a text must have.
+/// The position that a literal must have in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Anywhere,
@@ -56,7 +57,7 @@ impl Needs {
                 (false, false) => Place::Anywhere,
             };
             let needs = Self::new(run, place, length == parts.len());
-            // Longer texts are rarer.
+            // Longer literals are preferred, because they are rarer.
             if needs.shortest() > best.as_ref().map_or(0, Self::shortest) {
                 best = Some(needs);
             }
@@ -68,7 +69,8 @@ impl Needs {
     fn new(run: Vec<Vec<Byte>>, place: Place, whole: bool) -> Self {
         let mut bytes = run.iter().flatten();
         let fold = bytes.any(|byte| byte.either);
-        // A letter in one case next to a letter in either case: the search may find the first in the wrong case.
+        // True if some letters have a fixed case and others do not. The search ignores the case of all letters, so a
+        // hit decides nothing then.
         let mixed = fold && run.iter().flatten().any(|byte| !byte.either && byte.byte.is_ascii_alphabetic());
         let text = |text: &Vec<Byte>| -> Box<[u8]> {
             let bytes = text.iter().map(|byte| if fold { byte.byte.to_ascii_lowercase() } else { byte.byte });
@@ -90,11 +92,11 @@ impl Needs {
 #[derive(Clone, Copy, Debug)]
 struct Byte {
     byte: u8,
-    /// A letter in either case; `byte` is the one in lower case.
+    /// True for a letter that may be in either case; `byte` is the lower-case one.
     either: bool,
 }
 
-/// The parts of an expression one after the other, without the groups around them.
+/// The consecutive parts of an expression, without the groups around them.
 fn parts_of(hir: &Hir) -> Vec<&Hir> {
     match hir.kind() {
         HirKind::Capture(capture) => parts_of(&capture.sub),
@@ -107,7 +109,7 @@ fn is_look(hir: &Hir, look: Look) -> bool {
     matches!(hir.kind(), HirKind::Look(found) if *found == look)
 }
 
-/// The texts that the longest run of parts from the start matches, and the number of these parts.
+/// The longest run of parts at the start that matches a list of texts: those texts, and the number of parts.
 fn run_from(parts: &[&Hir]) -> (Vec<Vec<Byte>>, usize) {
     let mut run = vec![Vec::new()];
     for (length, part) in parts.iter().enumerate() {
@@ -150,7 +152,7 @@ fn texts_of(hir: &Hir) -> Option<Vec<Vec<Byte>>> {
     }
 }
 
-/// Each of the first with each of the second after it.
+/// All texts that consist of one of `first` and one of `second`; `None` if there are too many.
 fn join(first: &[Vec<Byte>], second: &[Vec<Byte>]) -> Option<Vec<Vec<Byte>>> {
     if first.len() * second.len() > MAX_TEXTS {
         return None;
@@ -159,7 +161,7 @@ fn join(first: &[Vec<Byte>], second: &[Vec<Byte>]) -> Option<Vec<Vec<Byte>>> {
     Some(all.collect())
 }
 
-/// A byte that is one of a few, or a letter in either case.
+/// The texts that a class of bytes matches, if it is a few bytes or a letter in either case.
 fn one_of(class: &Class) -> Option<Vec<Vec<Byte>>> {
     let Class::Bytes(class) = class else { return None };
     let mut bytes: Vec<u8> = Vec::new();

@@ -1,17 +1,17 @@
-//! Which known name somebody may have meant.
+//! Finds the known name that was probably meant by an unknown one.
 
 use std::cmp::Reverse;
 
 use strsim::osa_distance;
 
-/// How many letters in a hundred may differ.
+/// The greatest percentage of letters that may differ.
 const MAX_DIFFERENCE_PERCENT: usize = 40;
 
-/// Names longer than this are compared with nothing.
+/// The longest name, in bytes, for which a similar one is searched.
 const MAX_NAME: usize = 128;
 
-/// The known name that is most like `name`, if any is much like it; of equals, the longest, for letters are
-/// left out more often than doubled; of these, the first in the alphabet.
+/// The known name that is most similar to `name`; `None` if none is similar enough. Of equally similar names, the
+/// longest one is chosen, because letters are more often left out than doubled, and then the first in the alphabet.
 pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if name.len() > MAX_NAME {
         return None;

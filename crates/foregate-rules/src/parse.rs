@@ -1,4 +1,4 @@
-//! From text to a tree. `check` resolves the names.
+//! Parses a text to a tree. The names in it are resolved later, by `check`.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -110,7 +110,7 @@ const OPERATORS: &[(&str, Operator)] = &[
 const FOREIGN: &[(&str, &str)] =
     &[("equal", "eq"), ("equals", "eq"), ("is", "eq"), ("like", "wildcard"), ("ilike", "wildcard")];
 
-/// Loosest first.
+/// The logical operators with their two spellings. The one that binds least comes first.
 const LOGIC: &[(Logic, &str, &str)] =
     &[(Logic::Or, "or", "||"), (Logic::Xor, "xor", "^^"), (Logic::And, "and", "&&")];
 
@@ -121,7 +121,7 @@ pub(crate) fn is_keyword(name: &str) -> bool {
 }
 
 impl Operator {
-    /// The spelling in letters.
+    /// The operator's spelling in letters.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::StrictWildcard => "strict wildcard",
@@ -201,7 +201,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Something follows a complete expression.
+    /// The error for a word after a complete expression.
     fn after_operand(&self) -> Error {
         let error = self.unexpected("an operator or the end");
         match self.token {
@@ -240,7 +240,7 @@ impl<'t> Parser<'t> {
         outcome
     }
 
-    /// `or` (level 0), `xor`, `and`, then `not` and comparisons.
+    /// Parses the operators of a level and above: `or` (level 0), `xor`, `and`, then `not` and comparisons.
     fn logic(&mut self, level: usize) -> Result<Node<'t>, Error> {
         let Some((logic, word, symbol)) = LOGIC.get(level) else {
             return self.not();
@@ -448,14 +448,15 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The intended word for a word in capitals before an operand or in place of a value: no field has capitals.
+/// The help for a word in capitals that is a keyword in lower case, such as `NOT` or `TRUE`. It cannot be a field,
+/// because no field has capitals.
 fn other_case(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let meant = lower != name && matches!(&*lower, "not" | "true" | "false");
     meant.then(|| format!("did you mean `{lower}`?"))
 }
 
-/// As much of a word as a message needs.
+/// A word for a message, cut off if it is long.
 fn brief(word: &str) -> String {
     const LONGEST: usize = 40;
     match word.char_indices().nth(LONGEST) {

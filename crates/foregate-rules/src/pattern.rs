@@ -19,12 +19,12 @@ use crate::literals::Needs;
 #[derive(Debug)]
 pub(crate) struct Regex {
     regex: meta::Regex,
-    /// Literals in every matching text.
+    /// The literals of which every matching text contains one; `None` if there are no useful ones.
     pub(crate) needs: Option<Needs>,
 }
 
 impl Regex {
-    /// An error is a sentence.
+    /// Compiles a pattern. The error is one sentence.
     pub(crate) fn new(pattern: &[u8]) -> Result<Self, String> {
         Self::build(pattern, WhichCaptures::Implicit)
     }
@@ -41,10 +41,10 @@ impl Regex {
             .which_captures(captures)
             .nfa_size_limit(Some(MAX_COMPILED_PATTERN))
             .hybrid_cache_capacity(MAX_PATTERN_CACHE);
-        // Bytes, not characters: header fields and paths are in no encoding that one could rely on.
+        // Expressions match bytes, not characters, because header fields and paths have no reliable encoding.
         let syntax = syntax::Config::new().unicode(false).utf8(false).nest_limit(MAX_PATTERN_DEPTH);
         match meta::Regex::builder().configure(config).syntax(syntax).build(pattern) {
-            // The bound above is on one automaton of several.
+            // The limit in `config` applies to only one of several automata, so the total is checked here.
             Ok(regex) if regex.memory_usage() > MAX_COMPILED_PATTERN => Err(too_large()),
             Ok(regex) => match syntax::parse_with(pattern, &syntax) {
                 Ok(parsed) if cost::is_bounded(&parsed) => Ok(Self { regex, needs: Needs::of(&parsed) }),
@@ -59,7 +59,7 @@ impl Regex {
         self.regex.is_match(text)
     }
 
-    /// In bytes.
+    /// The memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.regex.memory_usage()
     }
@@ -77,7 +77,7 @@ fn too_slow() -> String {
     )
 }
 
-/// One sentence out of the several lines of the parser's message.
+/// Makes one sentence of the parser's message, which has several lines.
 fn explain(error: &meta::BuildError) -> String {
     if error.size_limit().is_some() {
         return too_large();
@@ -96,17 +96,17 @@ fn explain(error: &meta::BuildError) -> String {
     }
 }
 
-/// From this length on, in bytes, texts to look for are no more turned into deterministic automata, which takes time by the
-/// square of it.
+/// The length in bytes above which no deterministic automaton is built to search for a text, because the time to
+/// build one grows with the square of the length.
 pub(crate) const LONG_TEXT: usize = 1024;
 
-/// A text with `*` for any bytes, which the whole of another has to match.
+/// A wildcard pattern, which must match a whole text. `*` stands for any bytes.
 #[derive(Debug)]
 pub(crate) struct Wildcard {
     pub(crate) strict: bool,
-    /// The whole text, if there is no `*`.
+    /// The text before the first `*`; the whole pattern if there is no `*`.
     pub(crate) prefix: Box<[u8]>,
-    /// The texts between two `*` each.
+    /// The texts between two neighbouring `*`.
     middle: Box<[Middle]>,
     /// The text after the last `*`, if there is one.
     pub(crate) suffix: Option<Box<[u8]>>,
@@ -152,7 +152,7 @@ fn parts(pattern: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 }
 
 impl Wildcard {
-    /// An error is a sentence.
+    /// Compiles a pattern. The error is one sentence.
     pub(crate) fn new(pattern: &[u8], strict: bool) -> Result<Self, String> {
         let mut parts = parts(pattern)?;
         if !strict {
@@ -162,7 +162,7 @@ impl Wildcard {
         let prefix = parts.remove(0);
         let finder = |part: Vec<u8>| match strict {
             true => Ok(Middle::Exact(Box::new(Finder::new(&part).into_owned()))),
-            // Unlike a deterministic automaton, this one is built in linear time.
+            // For long texts, a kind of automaton that is built in linear time.
             false => AhoCorasick::builder()
                 .ascii_case_insensitive(true)
                 .kind((part.len() > LONG_TEXT).then_some(AhoCorasickKind::ContiguousNFA))
@@ -192,7 +192,7 @@ impl Wildcard {
         if !equal(start, &self.prefix) || !equal(end, suffix) {
             return false;
         }
-        // Each middle text is found at its earliest position, which leaves the most for the rest.
+        // Taking each middle text at its earliest position leaves the most room for the rest.
         for middle in &self.middle {
             let end = match middle {
                 Middle::Exact(finder) => finder.find(rest).map(|at| at + finder.needle().len()),
@@ -206,7 +206,7 @@ impl Wildcard {
         true
     }
 
-    /// In bytes, roughly.
+    /// The approximate memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         let middle = self.middle.iter().map(|middle| match middle {
             Middle::Exact(finder) => finder.needle().len(),
@@ -230,14 +230,14 @@ enum Part {
 }
 
 impl Replacement {
-    /// Of the first match of a regular expression.
+    /// Replaces the first match of a regular expression.
     pub(crate) fn regex(pattern: &[u8], template: &[u8]) -> Result<Self, String> {
         let regex = Regex::build(pattern, WhichCaptures::All)?;
         let groups = regex.regex.captures_len() - 1;
         Ok(Self { template: parse_template(template, groups, "group")?, regex })
     }
 
-    /// Matches the whole text against a wildcard pattern. Each `*` takes as little as it can.
+    /// Replaces a text that matches a wildcard pattern as a whole. Each `*` matches as few bytes as possible.
     pub(crate) fn wildcard(pattern: &[u8], template: &[u8], strict: bool) -> Result<Self, String> {
         let parts = parts(pattern)?;
         let mut regex = String::from(if strict { r"(?s)\A" } else { r"(?si)\A" });
@@ -254,7 +254,7 @@ impl Replacement {
         Ok(Self { template: parse_template(template, parts.len() - 1, "`*`")?, regex })
     }
 
-    /// `None` if the result would be too long.
+    /// Replaces the match in `text`. `None` if the result would be too long.
     pub(crate) fn apply<'t>(&self, text: Cow<'t, [u8]>) -> Option<Cow<'t, [u8]>> {
         let mut captures = self.regex.regex.create_captures();
         self.regex.regex.captures(&*text, &mut captures);
@@ -276,7 +276,7 @@ impl Replacement {
         (out.len() <= MAX_REPLACED).then_some(Cow::Owned(out))
     }
 
-    /// In bytes.
+    /// The memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.regex.memory()
     }

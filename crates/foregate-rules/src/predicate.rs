@@ -12,12 +12,12 @@ use crate::program::{Cond, Item};
 use crate::scheme::{FieldId, Scheme, Stage, Type};
 
 impl Scheme {
-    /// Compiles a condition for a stage; lists are copied.
+    /// Compiles a condition for a stage. The lists that it names are copied.
     ///
     /// # Errors
     ///
-    /// The text is no expression, its types do not fit, its result is not a boolean, it reads values that are unknown at
-    /// this stage, it names a missing list, or it is beyond a [limit](crate::limits).
+    /// The text is no expression, its types do not fit, its result is not a boolean, it reads values that are unknown
+    /// at this stage, it names a missing list, or it exceeds a [limit](crate::limits).
     pub fn compile(&self, text: &str, stage: Stage, lists: &Lists) -> Result<Predicate, Error> {
         let mut checker = Checker::new(self, stage, lists);
         let (item, span) = checker.whole(parse(text)?)?;
@@ -34,11 +34,12 @@ impl Scheme {
         }
     }
 
-    /// Compiles an expression of any type but an array or map, for a stage; lists are taken as they are now.
+    /// Compiles an expression for a stage. Its type may be any except an array or map. The lists that it names are
+    /// copied.
     ///
     /// # Errors
     ///
-    /// The errors of [`compile`](Self::compile), but for the type.
+    /// The errors of [`compile`](Self::compile), except that the result need not be a boolean.
     pub fn compile_value(&self, text: &str, stage: Stage, lists: &Lists) -> Result<Expression, Error> {
         let mut checker = Checker::new(self, stage, lists);
         let (item, _) = checker.whole(parse(text)?)?;
@@ -69,23 +70,23 @@ impl Predicate {
         self.0.root.holds(Context::new(facts))
     }
 
-    /// The fields that it reads, in the order of the scheme.
+    /// The fields that the expression reads, in the order of the scheme.
     pub fn reads(&self) -> impl Iterator<Item = FieldId> {
         self.0.uses.reads.iter().copied()
     }
 
-    /// The names of the lists that it looks up, in order.
+    /// The names of the lists that the expression uses, in order.
     pub fn lists(&self) -> impl Iterator<Item = &str> {
         self.0.lists()
     }
 
-    /// The memory of its patterns, in bytes.
+    /// The memory of the expression's patterns, in bytes.
     #[must_use]
     pub fn pattern_memory(&self) -> usize {
         self.0.uses.pattern_memory
     }
 
-    /// The constant result, if it does not depend on the request.
+    /// The constant result; `None` if the result depends on the request.
     #[must_use]
     pub fn constant(&self) -> Option<bool> {
         match self.0.root {
@@ -116,17 +117,17 @@ impl Expression {
         self.0.root.scalar().into()
     }
 
-    /// The fields that it reads, in the order of the scheme.
+    /// The fields that the expression reads, in the order of the scheme.
     pub fn reads(&self) -> impl Iterator<Item = FieldId> {
         self.0.uses.reads.iter().copied()
     }
 
-    /// The names of the lists that it looks up, in order.
+    /// The names of the lists that the expression uses, in order.
     pub fn lists(&self) -> impl Iterator<Item = &str> {
         self.0.lists()
     }
 
-    /// The memory of its patterns, in bytes.
+    /// The memory of the expression's patterns, in bytes.
     #[must_use]
     pub fn pattern_memory(&self) -> usize {
         self.0.uses.pattern_memory

@@ -1,5 +1,5 @@
-//! The compiled form of an expression. Every type has a tree of its own, so that evaluation meets no value of a wrong
-//! type.
+//! The compiled form of an expression. Each type of value has its own kind of tree, so that evaluation cannot meet a
+//! value of a wrong type.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::sets::{IntSet, IpSet, TextSet};
 pub(crate) enum Cond {
     Const(bool),
     Field(FieldId),
-    /// The field is known and holds this.
+    /// The boolean field is known and has this value.
     FieldIs(FieldId, bool),
-    /// The element at hand, of an array of booleans.
+    /// The current element of an array of booleans.
     Element,
     At(Box<Source>, u32),
     Not(Box<Cond>),
     All(Box<[Cond]>),
     Any(Box<[Cond]>),
-    /// True if an odd number of them is true.
+    /// True if an odd number of the conditions is true.
     Odd(Box<[Cond]>),
     Text(Text, TextTest),
     Number(Number, NumberTest),
     Address(Address, AddressTest),
     StartsWith(Box<(Text, Text)>),
     EndsWith(Box<(Text, Text)>),
-    /// All (`true`) or any (`false`) of the elements fulfil the condition.
+    /// All or any of the elements fulfil the condition.
     Each(Box<Source>, Box<Cond>, Quantor),
     /// The map has a value under this name.
     HasKey(FieldId, Text),
@@ -99,7 +99,8 @@ pub(crate) enum Text {
     Lower(Box<Text>),
     Upper(Box<Text>),
     Concat(Box<[Text]>),
-    /// The start, and the end if it is given; negative positions count from the end.
+    /// A part of a text, from a start to an end or, without one, to the end of the text. Negative positions count
+    /// from the end of the text.
     Substring(Box<Text>, Box<Number>, Option<Box<Number>>),
     RemoveBytes(Box<Text>, Box<[u8]>),
     Replace(Box<Text>, Box<Replacement>),
@@ -137,7 +138,7 @@ pub(crate) enum Number {
     Literal(i64),
     Absent,
     Field(FieldId),
-    /// A field that is a length, in a comparison: one that is not known may be longer than any number.
+    /// A field for a length, in a comparison. An unknown length counts as greater than any number.
     Length(FieldId),
     Element,
     At(Box<Source>, u32),
@@ -153,7 +154,7 @@ pub(crate) enum Address {
     Field(FieldId),
     Element,
     At(Box<Source>, u32),
-    /// Cut to this many bits of an IPv4 and of an IPv6 address.
+    /// An address cut to its first bits: the first number of them for IPv4, the second for IPv6.
     Cidr(Box<Address>, u8, u8),
 }
 
@@ -186,7 +187,7 @@ pub(crate) enum Item {
     Address(Address),
 }
 
-/// Rough times in nanoseconds. Only their order matters: cheap conditions are evaluated first.
+/// The costs are rough times in nanoseconds. Only their order matters: cheap conditions are evaluated first.
 impl Cond {
     pub(crate) fn cost(&self) -> u32 {
         match self {

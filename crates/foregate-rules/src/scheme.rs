@@ -1,4 +1,4 @@
-//! Fields: their types, and the stage from which they are known.
+//! Fields: their types, and the stage of a request at which they become known.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub enum Type {
     Ip,
     /// Values in order, all of one type.
     Array(Scalar),
-    /// Names, each with one or more texts in order: header fields, cookies, arguments of the query.
+    /// A map from names to one or more texts in order, such as header fields, cookies or query arguments.
     Map,
 }
 
@@ -47,7 +47,7 @@ impl From<Scalar> for Type {
 }
 
 impl Type {
-    /// The name with its article, for messages.
+    /// The type's name with its article, for messages, such as `a text`.
     pub(crate) fn phrase(self) -> &'static str {
         match self {
             Self::Bool => "a boolean",
@@ -71,14 +71,14 @@ impl fmt::Display for Type {
     }
 }
 
-/// The stage from which a field is known. Known values stay known.
+/// The stage of a request from which on a field is known. Known values stay known at later stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// The head of the request is there.
+    /// The head of the request has arrived.
     Request,
     /// The requested part of the request's body is available.
     Body,
-    /// The head of the response is there.
+    /// The head of the response has arrived.
     Response,
 }
 
@@ -97,13 +97,13 @@ impl fmt::Display for Stage {
 pub struct FieldId(pub(crate) u16);
 
 impl FieldId {
-    /// The field as one of the standard ones, to be matched on; `None` for a field of [`Scheme::with_field`].
+    /// The standard field with this id; `None` if the field was added by [`Scheme::with_field`].
     #[must_use]
     pub fn standard(self) -> Option<StandardField> {
         StandardField::ALL.get(usize::from(self.0)).copied()
     }
 
-    /// For a field of [`Scheme::with_field`], the number of such fields before it; `None` for a standard field.
+    /// The index of a field among those that were added by [`Scheme::with_field`]; `None` for a standard field.
     #[must_use]
     pub fn added(self) -> Option<usize> {
         usize::from(self.0).checked_sub(StandardField::ALL.len())
@@ -121,13 +121,13 @@ impl From<StandardField> for FieldId {
 pub struct Field {
     /// The name in expressions.
     pub name: Box<str>,
-    /// Other names for the same.
+    /// Other names of the same field.
     pub aliases: &'static [&'static str],
     /// Its type.
     pub kind: Type,
-    /// The stage from which on it is known.
+    /// The stage from which on the field is known.
     pub stage: Stage,
-    /// Set if the names of a map ignore case.
+    /// True for a map whose names are compared regardless of case.
     pub names_fold: bool,
     /// Its description, a sentence.
     pub about: Box<str>,
@@ -139,7 +139,8 @@ pub enum FieldError {
     /// There is a field of this name.
     #[error("there is a field `{0}` already")]
     Taken(Box<str>),
-    /// Not a name: lower-case letters, digits, `_`, and `.` between them, beginning with a letter.
+    /// The name is invalid. A name has lower-case letters, digits, `_`, and `.` between these, and begins with a
+    /// letter.
     #[error("`{0}` is not the name of a field: lower-case letters, digits, `_`, and `.` between them")]
     Name(Box<str>),
     /// More than 65,535 fields.
@@ -170,11 +171,11 @@ impl Scheme {
         scheme
     }
 
-    /// Adds a field, for example the value that a module leaves. Maps that are added compare names byte by byte.
+    /// Adds a field, such as a value that a module sets. An added map compares names byte by byte.
     ///
     /// # Errors
     ///
-    /// The name is taken or is no name.
+    /// The name is taken or invalid.
     pub fn with_field(
         mut self,
         name: &str,
@@ -199,13 +200,13 @@ impl Scheme {
         Ok(self)
     }
 
-    /// The field of this name, or of this other name.
+    /// The field with this name or alias.
     #[must_use]
     pub fn id(&self, name: &str) -> Option<FieldId> {
         self.ids.get(name).copied()
     }
 
-    /// The declaration of a field; `None` if the field is of another scheme with more fields.
+    /// The declaration of a field; `None` if the id is from another scheme, which has more fields.
     #[must_use]
     pub fn field(&self, id: FieldId) -> Option<&Field> {
         self.fields.get(usize::from(id.0))
@@ -216,7 +217,7 @@ impl Scheme {
         (0..).map(FieldId).zip(&self.fields)
     }
 
-    /// The name that is most like this one, if any is much like it.
+    /// The most similar name of a field, if one is similar enough.
     pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
         nearest(name, self.ids.keys().map(|known| &**known))
     }
@@ -226,7 +227,7 @@ type Row = (&'static str, &'static [&'static str], Type, Stage, bool, &'static s
 
 macro_rules! standard_fields {
     ($($variant:ident $name:literal $(= $alias:literal)* $kind:ident $stage:ident $about:literal)*) => {
-        /// The fields of [`Scheme::standard`], to be matched on where a request answers for them.
+        /// The fields of [`Scheme::standard`]. An implementation of [`Facts`](crate::Facts) can match on them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u16)]
         pub enum StandardField {

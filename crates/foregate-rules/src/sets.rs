@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use foldhash::fast::RandomState;
 
-/// Addresses of one family from the first to the last, both included.
+/// A range of addresses of one family, from the first to the last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IpRange {
     pub(crate) v4: bool,
@@ -41,7 +41,7 @@ impl IpRange {
         Self { v4, first, last: first }
     }
 
-    /// The network of the first `bits` bits. The bits after them have to be zero, otherwise the network is probably a
+    /// The network of an address's first `bits` bits. The other bits must be zero; otherwise the network is probably a
     /// mistake.
     pub(crate) fn network(address: IpAddr, bits: u8) -> Result<Self, String> {
         let width = if address.is_ipv4() { 32 } else { 128 };
@@ -54,7 +54,8 @@ impl IpRange {
                 "{address}/{bits} has bits set behind the first {bits}: the network is {base}/{bits}"
             ));
         }
-        // Addresses mapped from IPv4 count as IPv4: their networks have 96 bits or more, else bits after were set.
+        // An IPv6 address mapped from IPv4 counts as IPv4. Its network has at least 96 bits: with fewer, some of the
+        // other bits would not be zero, which is an error above.
         let (v4, first) = key(address);
         let last = first | u128::MAX.checked_shr(128 - u32::from(width - bits)).unwrap_or(0);
         Ok(Self { v4, first, last })
@@ -72,7 +73,7 @@ impl IpRange {
     }
 }
 
-/// Numbers, as ranges that do not touch.
+/// A set of numbers, stored as ranges that neither overlap nor touch.
 #[derive(Debug)]
 pub(crate) struct IntSet(Box<[(i64, i64)]>);
 
@@ -97,7 +98,7 @@ impl IntSet {
     }
 }
 
-/// Addresses, as ranges that do not touch.
+/// A set of addresses, stored as ranges that neither overlap nor touch.
 #[derive(Clone, Debug)]
 pub(crate) struct IpSet {
     v4: Box<[(u32, u32)]>,
@@ -144,5 +145,5 @@ fn holds<N: Ord + Copy>(ranges: &[(N, N)], value: N) -> bool {
     after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| value <= range.1)
 }
 
-/// Texts, by hash.
+/// A set of texts, stored by hash.
 pub(crate) type TextSet = HashSet<Box<[u8]>, RandomState>;

@@ -1,4 +1,4 @@
-//! A program that can be started again, and whether a file is one at all.
+//! A program file: holding the exact file for later starts, and checks before it is started.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -15,26 +15,27 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::channel::{blob, read_blob, readiness};
 use crate::gate::Reason;
 
-/// How long a program may check the configuration: 100,000 sites need about a second.
+/// The time limit for `check` on the configuration. A configuration with 100,000 sites needs about a second.
 const CHECK_PATIENCE: Duration = Duration::from_secs(60);
-/// Bytes of a refusal that are shown.
+/// The most bytes of a program's error output that are shown after it has refused the configuration.
 const REFUSAL_SHOWN: usize = 2000;
-/// The position of the machine type in an ELF file. Shorter files have none.
+/// The bytes of an ELF file that hold the machine type.
 const ELF_MACHINE: std::ops::Range<usize> = 18..20;
 
-/// A program.
+/// A program file that the supervisor starts processes from.
 #[derive(Debug)]
 pub(crate) struct Binary {
     /// Its path.
     pub(crate) path: PathBuf,
-    /// The file that had this path when the program was named: a package may replace it.
+    /// The file that had this path when the program was named; kept open, because a package may replace the file
+    /// at the path. `None` for scripts, which are started by their path.
     file: Option<File>,
 }
 
 impl Binary {
     /// The program at `path`.
     pub(crate) fn at(path: &Path) -> Self {
-        // A script names its file to its interpreter, which has no descriptor of ours.
+        // Scripts are started by their path: the interpreter opens the script itself and does not have our descriptor.
         let file = File::open(path).ok().filter(|file| start_of(file).starts_with(b"\x7fELF"));
         Self { path: path.to_owned(), file }
     }
@@ -51,17 +52,18 @@ impl Binary {
         Ok(Self { path, file: File::open("/proc/self/exe").ok() })
     }
 
-    /// A program that another supervisor has kept, with its file at that time.
+    /// A program that an earlier supervisor has used, with the file that it held open.
     pub(crate) fn kept(path: PathBuf, file: Option<OwnedFd>) -> Self {
         Self { path, file: file.map(File::from) }
     }
 
-    /// The file, if it must be exactly this one.
+    /// The open file, if processes are started from exactly this file rather than from the path.
     pub(crate) fn file(&self) -> Option<&File> {
         self.file.as_ref()
     }
 
-    /// Returns true if this program runs in this process. A script never does.
+    /// Returns true if this process must not be replaced by the program: it already runs it, or the program is a
+    /// script.
     pub(crate) fn runs_here(&self) -> bool {
         let own = File::open("/proc/self/exe").ok();
         self.file.is_none() || self.identity() == own.as_ref().and_then(identity_of)
@@ -76,7 +78,7 @@ impl Binary {
         self.file.as_ref().and_then(identity_of)
     }
 
-    /// The path for the start of a process.
+    /// The path to pass to the system when a process is started: that of the open file, if there is one.
     pub(crate) fn program(&self) -> OsString {
         match &self.file {
             Some(file) => format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
@@ -139,7 +141,7 @@ impl Binary {
         let process = pidfd_open(process, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
         let process = readiness(process).map_err(failed)?;
         if tokio::time::timeout(CHECK_PATIENCE, process.readable()).await.is_err() {
-            // The process may end at this moment.
+            // The process may have ended in the meantime, so an error is ignored.
             let _ = pidfd_send_signal(process.get_ref(), Signal::KILL);
             let _ = child.wait();
             return Err(Reason(format!("hangs: `{path} check` did not end within {CHECK_PATIENCE:?}")));
@@ -171,7 +173,7 @@ fn start_of(file: &File) -> Vec<u8> {
     start
 }
 
-/// The machine of an ELF file, little or big endian (elf.h).
+/// The name of the machine type of an ELF file, in either byte order (elf.h).
 fn machine_name(machine: &[u8]) -> &'static str {
     let number = machine.iter().copied().find(|byte| *byte != 0);
     match number {

@@ -44,7 +44,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 ///
 /// # Errors
 ///
-/// Those of the system; a message that is too long is refused.
+/// The system's error, or a message that is too long.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     if bytes.is_empty() || bytes.len() > MESSAGE_LIMIT || descriptors.len() > DESCRIPTORS_LIMIT {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -62,14 +62,14 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 ///
 /// # Errors
 ///
-/// Those of the system, and a message that is longer than the limits.
+/// The system's error, or a message that is longer than the limits.
 pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Message>> {
     let mut bytes = vec![0; MESSAGE_LIMIT];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_LIMIT))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let slices = &mut [io::IoSliceMut::new(&mut bytes)];
-    // The other end has left without reading everything. The system says so once, before it hands out the messages of that
-    // end.
+    // The peer has closed its end without reading everything. The system reports this once; after that, the
+    // messages of the peer can still be received.
     let received = match recvmsg(socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
         Err(Errno::CONNRESET) => recvmsg(socket, slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC),
         received => received,
@@ -95,7 +95,7 @@ pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Message>> {
     Ok(Some(Message { bytes, descriptors }))
 }
 
-/// A descriptor of memory that holds these bytes.
+/// Creates a memory file with these bytes and returns its descriptor.
 ///
 /// # Errors
 ///
@@ -106,11 +106,11 @@ pub fn blob(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The bytes of a [`blob`].
+/// Reads the bytes of a [`blob`].
 ///
 /// # Errors
 ///
-/// Those of the system, and a blob that is too large.
+/// The system's error, or a blob that is too large.
 pub fn read_blob(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     let mut file = File::from(descriptor.as_fd().try_clone_to_owned()?);
     if file.metadata()?.len() > BLOB_LIMIT {
@@ -122,7 +122,7 @@ pub fn read_blob(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A descriptor under the watch of the runtime.
+/// Registers a descriptor with the runtime, which then reports when it is readable or writable.
 ///
 /// # Errors
 ///
@@ -135,12 +135,12 @@ pub(crate) fn readiness(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(descriptor)
 }
 
-/// One end of a [`pair`] within a runtime.
+/// One end of a [`pair`], for use in async code.
 #[derive(Debug)]
 pub struct Channel(AsyncFd<OwnedFd>);
 
 impl Channel {
-    /// Takes over one end. To be called within a runtime.
+    /// Wraps one end. Must be called within a runtime.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The errors of [`send`]; `WouldBlock` where there is no room.
+    /// The errors of [`send`]; `WouldBlock` if there is no room.
     pub fn try_send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         send(self.0.get_ref().as_fd(), bytes, descriptors)
     }
@@ -181,12 +181,12 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The errors of [`receive`]; `WouldBlock` where nothing is.
+    /// The errors of [`receive`]; `WouldBlock` if no message has arrived.
     pub fn try_receive(&self) -> io::Result<Option<Message>> {
         receive(self.0.get_ref().as_fd())
     }
 
-    /// Ends both directions. The other end still receives the messages that have been sent.
+    /// Shuts down both directions. The peer can still receive the messages that were sent before.
     pub fn shut_down(&self) {
         // The connection may have ended already.
         let _ = rustix::net::shutdown(self.0.get_ref(), rustix::net::Shutdown::Both);

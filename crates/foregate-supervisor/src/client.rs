@@ -1,4 +1,5 @@
-//! Commands speak to a supervisor: one line of JSON there, lines of JSON back.
+//! The client side of the coordination socket: a command sends one line of JSON to a supervisor, and gets
+//! lines of JSON back.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,8 +13,8 @@ use crate::rendezvous;
 /// The most bytes of an answer.
 const ANSWER_LIMIT: u64 = 64 << 20;
 
-/// Asks the supervisor of a configuration. Each line of the answer goes to `line`; the last one is
-/// returned. Each may take `patience`.
+/// Sends a request to the supervisor of a configuration. Calls `line` with each line of the answer and
+/// returns the last line. `patience` is the time limit for each line.
 ///
 /// # Errors
 ///
@@ -31,7 +32,7 @@ pub fn ask(
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && path.exists() => {
                 refused = Some(error);
             }
-            // The socket is not there, or nobody listens.
+            // There is no socket at this path, or no process listens on it.
             Err(_) => {}
         }
     }

@@ -1,4 +1,5 @@
-//! The coordination socket: commands of the user that runs the supervisor, a line of JSON each.
+//! The coordination socket. It accepts commands from the user that runs the supervisor; each command is a
+//! line of JSON.
 
 use std::fs;
 use std::io;
@@ -22,12 +23,12 @@ use crate::trial::Plan;
 
 /// The longest command, bytes.
 const LONGEST_COMMAND: u64 = 8 * 1024;
-/// The time limit for a command to be sent.
+/// The time limit for a client to send its command.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Commands at the same time.
+/// The most commands that are served at the same time.
 const CLIENTS: usize = 16;
 
-/// The socket with its file, which is removed with it.
+/// The socket and its file. Dropping it removes the file.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: Rc<UnixListener>,
@@ -36,7 +37,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Makes the socket of this configuration. Without one there are no commands; signals remain.
+    /// Creates the socket of this configuration. If that fails, the supervisor serves no commands, but still
+    /// handles signals.
     pub(crate) fn bind(configuration: Option<&Path>) -> Option<Self> {
         let mut last = None;
         for path in rendezvous::candidates(configuration?) {
@@ -116,7 +118,8 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         }
         fs::remove_file(path)?;
     }
-    // Nobody connects before the mode is set: the credentials of peers are checked, too.
+    // A client that connects before the mode is set gains nothing: the credentials of each peer are checked as
+    // well.
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
@@ -214,7 +217,7 @@ pub(crate) async fn upgrade_by_signal(supervisor: Rc<Supervisor>) {
     let (progress, mut told) = mpsc::unbounded_channel();
     let task = spawn_local(Rc::clone(&supervisor).upgrade(Plan::default(), progress));
     while told.recv().await.is_some() {}
-    // Its end has been logged.
+    // The upgrade itself has logged its outcome.
     drop(task.await);
 }
 

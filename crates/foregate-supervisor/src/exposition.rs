@@ -1,12 +1,14 @@
-//! Metrics of several processes as those of one: texts of the OpenMetrics format, added up. Pure.
+//! Adds up the metrics of several processes, texts in the OpenMetrics format, as if they were those of one
+//! process. No input or output.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Gauges of which the largest is shown, by a part of their names. All others are added up.
+/// Parts of the names of gauges for which the largest value is shown. The values of all other gauges are
+/// added up.
 const LARGEST: &[&str] =
     &["_info", "start_time", "expiry", "_up", "_down", "_limit", "not_after", "max_fds", "share"];
 
-/// The lines of one family.
+/// The lines of one metric family.
 #[derive(Debug, Default)]
 struct Family {
     comments: Vec<String>,
@@ -14,18 +16,18 @@ struct Family {
     samples: Vec<String>,
 }
 
-/// Texts that are being added up.
+/// The sum of the texts that have been added so far.
 #[derive(Debug, Default)]
 pub struct Sum {
     order: Vec<String>,
     families: HashMap<String, Family>,
     values: HashMap<String, f64>,
-    /// Of the first text that has the series.
+    /// The exemplar of each series, from the first text that contains the series.
     exemplars: HashMap<String, String>,
 }
 
 impl Sum {
-    /// Adds a text; of a process that has ended (`ended`), only its counters.
+    /// Adds the metrics of a process. If `ended`, the process has ended, and only its counters are added.
     pub fn add(&mut self, text: &str, ended: bool) {
         let mut name = String::new();
         let mut kinds = BTreeMap::new();
@@ -111,7 +113,7 @@ fn sample(line: &str) -> Option<(&str, f64, &str)> {
     Some((series, value.parse().ok()?, exemplar))
 }
 
-/// The length of labels in braces.
+/// The length of the labels in braces at the start of a text.
 fn labels(text: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     for (place, byte) in text.bytes().enumerate() {
@@ -130,8 +132,8 @@ fn only_rises(kind: &str) -> bool {
     matches!(kind, "counter" | "histogram" | "summary")
 }
 
-/// Returns true if both comments have the same keyword (HELP, TYPE or UNIT), which a family may
-/// have once.
+/// Returns true if both comments have the same keyword (HELP, TYPE or UNIT). A family may have each keyword
+/// once.
 fn same_comment(one: &str, other: &str) -> bool {
     let kind = |comment: &str| comment.split(' ').nth(1).map(str::to_owned);
     kind(one) == kind(other)

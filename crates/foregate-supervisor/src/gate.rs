@@ -1,30 +1,30 @@
-//! Judges a new version by its answers to real requests, beside those of the old version in the
-//! same seconds. Pure.
+//! Judges a new version by comparing its answers to real requests with the answers of the old version during
+//! the same seconds. No input or output.
 
 use std::fmt;
 
 use crate::protocol::{Stats, latency_of};
 
-/// Requests of each version before times are compared.
+/// The number of requests that each version must have served before their response times are compared.
 const REQUESTS_FOR_TIMES: u64 = 60;
-/// A share of failures that no version is blamed for: single failures happen.
+/// Fewer failures than this are never counted against a version: single failures happen.
 const FAILURES_LEAST: u64 = 3;
-/// Looks in a row at which times have to be worse.
+/// The number of consecutive looks in which the new version must be slower before the trial ends.
 const SLOW_LOOKS: u32 = 3;
-/// How much slower the new version may be, as a factor.
+/// The factor by which the new version may be slower.
 const SLOWER: f64 = 1.5;
-/// The bound where the old version's own times differ much.
+/// The largest factor that is allowed when the old version's own times vary much.
 const SLOWER_MOST: f64 = 1.9;
-/// A difference of times that is never blamed, microseconds.
+/// The least difference of times that is counted against the new version, microseconds.
 const SLOWER_LEAST: f64 = 400.0;
-/// Descriptors without a known purpose that a version may have beyond those of the old one.
+/// How many more descriptors of unknown purpose the new version may have than the old one.
 const DESCRIPTORS_SPARE: u64 = 96;
-/// Times that a task may block a worker before it counts.
+/// The least number of times that tasks must have blocked a worker before this counts against a version.
 const BLOCKED_LEAST: u64 = 5;
 
 const MIB: u64 = 1 << 20;
 
-/// Why a new version is not kept.
+/// The reason for which a new version is not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason(pub String);
 
@@ -57,9 +57,9 @@ pub struct Side {
 /// The decision after a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go on.
+    /// The trial goes on.
     Fine,
-    /// Memory has to fall before the share may grow.
+    /// The share of the new version may not grow until memory has fallen.
     Pause,
 }
 
@@ -68,14 +68,14 @@ pub enum Verdict {
 pub struct Gate {
     old: Stats,
     new: Stats,
-    /// Descriptors of the old version without a known owner, before the trial.
+    /// The number of descriptors of unknown purpose that the old version had before the trial.
     spare: u64,
     /// Memory of all processes before the trial, bytes.
     steady: u64,
-    /// The same with that of the new version when it was ready: the configuration is loaded twice. A new version is not excused for more
-    /// than all processes had before.
+    /// Memory of all processes once the new version was ready, bytes: two processes have then loaded the
+    /// configuration. At most twice `steady`.
     loaded: u64,
-    /// How much the old version's times differ from each other without any change, as a factor.
+    /// The factor by which the old version's mean times differed between the two spans before the trial.
     noise: f64,
     slow: u32,
 }
@@ -83,16 +83,16 @@ pub struct Gate {
 /// Bounds on the memory of all processes, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBounds {
-    /// Beyond this, the share of the new version does not grow.
+    /// Above this, the share of the new version does not grow.
     pub pause: u64,
-    /// Beyond this, the trial ends and the old version stays.
+    /// Above this, the trial ends and the old version is kept.
     pub most: u64,
 }
 
 impl Gate {
-    /// A gate that counts from `first` on. `steady` is the memory of all processes before there was
-    /// a new one; `halves` are two spans in which the old version served alone, of which the noise
-    /// is learned.
+    /// A gate that counts from `first` on. `steady` is the memory of all processes before the new one was
+    /// started. `halves` are the figures of two spans in which the old version served alone; the difference
+    /// between them is the noise.
     pub fn new(first: &Look, steady: u64, halves: &[Stats; 2]) -> Self {
         let noise = match halves
             .each_ref()
@@ -112,7 +112,8 @@ impl Gate {
         }
     }
 
-    /// Requests that the new version has answered, and the old one, since the gate was made.
+    /// The number of requests that the new version has answered since the gate was made, and that of the old
+    /// version.
     pub fn requests(&self, look: &Look) -> (u64, u64) {
         let since = |now: &Stats, then: &Stats| now.requests.saturating_sub(then.requests);
         (since(&look.new.stats, &self.new), since(&look.old.stats, &self.old))
@@ -177,7 +178,8 @@ impl Gate {
         self.judge_holdings(look)
     }
 
-    /// Compares times, of which one look says little: they have to be worse several times in a row.
+    /// Compares response times. A single look says little, so the new version must be slower in several looks in
+    /// a row.
     fn judge_times(&mut self, new: &Stats, old: &Stats) -> Result<(), Reason> {
         let counted = |stats: &Stats| stats.latencies.iter().sum::<u64>();
         let enough = counted(new) >= REQUESTS_FOR_TIMES && counted(old) >= REQUESTS_FOR_TIMES;
@@ -187,8 +189,8 @@ impl Gate {
         };
         let quantiles = [0.5, 0.9, 0.99].map(|part| (quantile(new, part), quantile(old, part)));
         let slow = quantiles.iter().filter(|(new, old)| worse(*new, *old)).count();
-        // Two of three: a few slow requests move the last one, and a change of the mix the first
-        // one.
+        // Two of the three quantiles must be worse. A few slow requests move the last quantile, and a change of the mix
+        // of requests moves the first.
         if !enough || slow < 2 {
             self.slow = 0;
             return Ok(());
@@ -227,12 +229,12 @@ impl Gate {
     }
 }
 
-/// Returns true if `failed` of `all` is more than chance makes of the share of the old version.
+/// Returns true if `failed` of `all` is more than chance explains, given the failure rate of the old version.
 fn is_worse(failed: u64, all: u64, old_failed: u64, old_all: u64) -> bool {
     if failed < FAILURES_LEAST || all == 0 {
         return false;
     }
-    // A version that has hardly served is assumed to have some failures.
+    // With few requests, the failure rate of the old version is assumed to be higher than counted.
     let share = (old_failed as f64 + 0.5) / (old_all as f64 + 20.0);
     let expected = all as f64 * share;
     let spread = (expected * (1.0 - share).max(0.0)).sqrt();

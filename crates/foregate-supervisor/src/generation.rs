@@ -1,4 +1,4 @@
-//! A process that serves, seen from the supervisor.
+//! A generation: a process that serves, as the supervisor sees it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -27,27 +27,28 @@ use crate::protocol::{Envelope, Order, Past, Report, Role, Stats};
 /// input is the channel.
 pub const SERVING_VARIABLE: &str = "FOREGATE_SERVING";
 
-/// The time limit for reading what a process has sent before its end. Another process may hold its channel open.
+/// The time limit for reading the last messages of a process that has ended. Its channel may never close:
+/// another process may hold it open.
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 
-/// Variables that are for the main process alone.
+/// Environment variables for the main process alone. Processes that serve do not inherit them.
 const OF_THE_MAIN_PROCESS: [&str; 4] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"];
 
-/// The place of a generation in its life.
+/// The stage of a generation's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The process loads its configuration.
     Starting,
-    /// Is ready to serve, and gets the share of a trial.
+    /// The process is ready and gets a share of the connections during a trial.
     Trial,
     /// Accepts connections.
     Serving,
-    /// The process serves its open connections to their end.
+    /// The process accepts nothing more and serves its open connections to their end.
     Draining,
 }
 
 impl Phase {
-    /// The name for people and programs.
+    /// The name of the stage in logs and in the status.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -63,9 +64,9 @@ impl Phase {
 pub(crate) enum Exit {
     /// The process ended with a code.
     Code(i32),
-    /// By a signal.
+    /// A signal ended the process.
     Signal(i32),
-    /// Was no child of this process: there is no exit status.
+    /// The process was not a child of this one, so its exit status is unknown.
     Unknown,
 }
 
@@ -80,7 +81,8 @@ impl Exit {
 }
 
 impl Exit {
-    /// For a process that was started before this program replaced an earlier one; `Unknown` if another process has started it.
+    /// The exit of a process that was adopted. `Unknown` unless the process is a child of this one, started
+    /// before the program of this process was replaced.
     fn of_adopted(process: &AsyncFd<OwnedFd>) -> Self {
         let status = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED).ok().flatten();
         match status.map(|status| (status.exit_status(), status.terminating_signal())) {
@@ -101,7 +103,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// Why a question has no answer.
+/// The reason for which a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
     /// The process has ended.
@@ -122,7 +124,7 @@ impl fmt::Display for NoAnswer {
 /// An answer with its descriptors.
 type Answer = (Report, Vec<OwnedFd>);
 
-/// Word of a generation.
+/// An event of a generation: a report, or its end.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A report of the process.
@@ -131,7 +133,7 @@ pub(crate) enum Event {
     Ended(u64, Exit),
 }
 
-/// A process that serves, or did.
+/// A process that serves, or has served.
 #[derive(Debug)]
 pub(crate) struct Generation {
     pub(crate) number: u64,
@@ -141,15 +143,16 @@ pub(crate) struct Generation {
     /// The time from the start until the process was ready.
     pub(crate) start_took: Cell<Duration>,
     pub(crate) phase: Cell<Phase>,
-    /// Of new connections, hundredths of a percent.
+    /// The share of new connections that the generation gets, hundredths of a percent.
     pub(crate) share: Cell<u32>,
     pub(crate) version: RefCell<String>,
     /// Features that the process lacks until its next start, in words.
     pub(crate) lacks: RefCell<Vec<String>>,
-    /// The process that serves, which a wrapper may have started.
+    /// The id of the process that serves. It differs from `spawned` if a wrapper was started, which started this
+    /// one.
     pub(crate) pid: Cell<u32>,
     pub(crate) stats: RefCell<Stats>,
-    /// The process was sent a signal that ends it.
+    /// Set once the process was sent a signal that ends it.
     pub(crate) told_to_end: Cell<bool>,
     /// Set for a version that was refused: it is killed if it does not end soon.
     pub(crate) refused: Cell<bool>,
@@ -161,13 +164,13 @@ pub(crate) struct Generation {
     pub(crate) purges: Cell<bool>,
     /// See [`Report::Ready`].
     pub(crate) moves_cache: Cell<bool>,
-    /// Its metrics as they were last shown to anybody.
+    /// Its last metrics that were included in an exposition. They count if the process crashes.
     pub(crate) shown: RefCell<Option<OwnedFd>>,
-    /// Set with the first report that it is ready.
+    /// Becomes true when the process first reports that it is ready.
     pub(crate) ready: watch::Sender<bool>,
     pub(crate) exit: watch::Sender<Option<Exit>>,
     process: OwnedFd,
-    /// The process that was started.
+    /// The id of the process that the supervisor has started: the generation itself, or a wrapper.
     spawned: u32,
     pub(crate) channel: Channel,
     pending: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
@@ -210,7 +213,7 @@ impl Generation {
         Self::follow(started, ours, Some(child), events)
     }
 
-    /// Adopts a process that another supervisor has started, or this one before its program was replaced.
+    /// Adopts a process that was started by another supervisor, or by this one before its program was replaced.
     ///
     /// # Errors
     ///
@@ -237,7 +240,7 @@ impl Generation {
         Ok(generation)
     }
 
-    /// The history, for another supervisor.
+    /// The history of the generation, for the next supervisor.
     pub(crate) fn past(&self) -> Past {
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Past {
@@ -319,12 +322,12 @@ impl Generation {
             };
             let asked = report.id.and_then(|id| self.pending.borrow_mut().remove(&id));
             match asked {
-                // The asking task may have given up.
+                // The task that asked may have given up.
                 Some(asked) => drop(asked.send((report.body, message.descriptors))),
                 None => drop(events.send(Event::Report(self.number, report, message.descriptors))),
             }
         }
-        // Nothing is answered any more.
+        // The process answers nothing any more, so the waiting tasks are released.
         self.pending.borrow_mut().clear();
     }
 
@@ -337,7 +340,7 @@ impl Generation {
     ) {
         // The descriptor becomes readable when the process ends.
         let _ = process.readable().await;
-        // What the process has said last comes before its end.
+        // The last messages of the process are handled before its end.
         let _ = tokio::time::timeout(LAST_MESSAGES, read).await;
         let exit = match &mut child {
             Some(child) => child.wait().map_or(Exit::Unknown, Exit::of),
@@ -407,7 +410,7 @@ impl Generation {
         }
         // A process that has ended needs no signal.
         let _ = pidfd_send_signal(&self.process, signal);
-        // A wrapper may not pass it on.
+        // A wrapper may not pass the signal on to the process that serves.
         let own = self.pid.get();
         if own != self.spawned
             && !self.has_ended()
@@ -417,8 +420,9 @@ impl Generation {
         }
     }
 
-    /// The request for its numbers. If a process has changed its user, only root and the process itself can read its memory and
-    /// its descriptors, so it is asked for them where this process may not read them.
+    /// The order that asks the process for its numbers. After a process has changed its user, only root and the
+    /// process itself can read its memory and descriptors. If the supervisor may not read them, the order asks
+    /// for them too.
     pub(crate) fn stats_order(&self) -> Order {
         let holdings = std::fs::File::open(format!("/proc/{}/smaps_rollup", self.pid.get())).is_err();
         Order::Stats { holdings }
@@ -435,20 +439,20 @@ impl Generation {
     }
 }
 
-/// The proportional set size of a process, bytes; `None` where this process may not read it.
+/// The proportional set size of a process, bytes; `None` if this process may not read it.
 pub fn memory_of(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
-/// The number of open descriptors of a process; `None` where this process may not read it.
+/// The number of open descriptors of a process; `None` if this process may not read it.
 pub fn descriptors_of(process: u32) -> Option<u64> {
     let folder = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
     Some(folder.count() as u64)
 }
 
-/// A process that has been started.
+/// The identity of a process that has been started.
 #[derive(Debug, Clone)]
 pub(crate) struct StartedProcess {
     pub(crate) number: u64,

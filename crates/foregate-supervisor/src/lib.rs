@@ -2,10 +2,10 @@
 //! and judges new versions.
 //!
 //! The supervisor is the same program in another role, with one thread, without TLS and without a
-//! configuration; it is the service manager's main process and the last to end. A process that
-//! serves is a *generation*. At most two of them accept connections, during a trial: the old one
-//! accepts all, and passes a share of them, unread, to the new one. Others that are left have their
-//! connections to the end ("draining").
+//! configuration. It is the service manager's main process and the last to end. A process that
+//! serves is a *generation*. Usually one generation serves new connections. During a trial there are two:
+//! the old one accepts all connections and passes a share of them, unread, to the new one. Earlier generations
+//! only serve their open connections to the end ("draining").
 #![forbid(unsafe_code)]
 
 mod binary;

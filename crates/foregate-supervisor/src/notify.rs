@@ -1,4 +1,4 @@
-//! Messages for the service manager (sd_notify(3)), where there is one.
+//! Messages for the service manager (sd_notify(3)), if there is one.
 
 use std::env;
 use std::io;

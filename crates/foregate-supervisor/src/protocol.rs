@@ -1,18 +1,18 @@
 //! The messages between the supervisor and the processes that serve.
 //!
-//! Two versions of the program speak with each other, so that each message is one JSON object with
-//! a name in `kind`; unknown fields are skipped, and a message with an unknown name is
-//! [`Order::Unknown`] or [`Report::Unknown`]. Descriptors go along with the message in the order of
-//! its list.
+//! The two processes may be of different versions of the program. Each message is therefore one JSON object
+//! with its name in `kind`. Unknown fields are skipped, and a message with an unknown name becomes
+//! [`Order::Unknown`] or [`Report::Unknown`]. Descriptors are sent with the message, in the order of the list
+//! that the message contains.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of these messages. It rises when an older program could not go on with a newer one.
+/// The version of these messages. It is raised when an older program could not work with a newer one.
 pub const PROTOCOL: u32 = 1;
 
-/// The version of [`Bequest`] that a supervisor takes over from one that replaces itself.
+/// The version of [`Bequest`].
 pub const BEQUEST: u32 = 1;
 
 /// A message with the number of the question that it asks or answers.
@@ -30,11 +30,11 @@ pub struct Envelope<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// For clients.
+    /// The socket accepts clients.
     Clients,
     /// The socket serves metrics.
     Metrics,
-    /// The admin socket.
+    /// The socket is the admin socket.
     Admin,
     /// The socket serves the dashboard.
     Dashboard,
@@ -43,7 +43,8 @@ pub enum Purpose {
 /// A listening socket that the supervisor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldSocket {
-    /// The address in the configuration, with `unix:` before a path; empty if only the socket itself has it.
+    /// The address as in the configuration, with `unix:` before a path. Empty for a socket of the service
+    /// manager, whose address has to be read from the socket.
     pub address: String,
     /// Its purpose.
     pub purpose: Purpose,
@@ -51,19 +52,20 @@ pub struct HeldSocket {
     pub from_manager: bool,
 }
 
-/// Why a process is started.
+/// The reason for which a process is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Nothing served before.
+    /// It is the first: no process served before.
     First,
     /// The process that served has ended.
     Restart,
-    /// Takes over from a process that serves.
+    /// It is to take over from a process that serves.
     Candidate,
 }
 
-/// A piece of state for the next generation, in a blob of its own. A process skips pieces that it does not know.
+/// The description of a piece of state for the next generation; the piece itself is in a blob. A process skips
+/// pieces with unknown tags.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     /// Its name.
@@ -72,22 +74,22 @@ pub struct Item {
     pub version: u32,
 }
 
-/// A message of the supervisor.
+/// A message from the supervisor to a process that serves.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Order {
-    /// Sockets that are held; a descriptor for each.
+    /// The sockets that the supervisor holds. With a descriptor for each.
     Sockets {
         /// The sockets.
         sockets: Vec<HeldSocket>,
     },
-    /// The coordination socket, at its path, for a supervisor that the process may have to start; its
+    /// The coordination socket, which the process passes on if it has to start a new supervisor. With its
     /// descriptor.
     Control {
         /// The path.
         path: PathBuf,
     },
-    /// The first messages end here: the process loads its configuration and reports
+    /// The last of the first messages: the process loads its configuration and answers with
     /// [`Report::Ready`].
     Begin {
         /// [`PROTOCOL`] of the supervisor.
@@ -101,23 +103,24 @@ pub enum Order {
         /// Pieces of state, a blob for each.
         items: Vec<Item>,
     },
-    /// Asks for a request to itself on each listener; [`Report::Probed`].
+    /// Has the process send a request to itself on each listener. The answer is [`Report::Probed`].
     Probe,
-    /// Connections arrive over the descriptor.
+    /// Has the process take connections that arrive over the descriptor.
     Receive,
-    /// Passes this share of the connections, in hundredths of a percent, over the descriptor that
-    /// came with the first such message. With a share of zero, connections that were passed and not
-    /// accepted come back. [`Report::Done`].
+    /// Has the process pass this share of its connections, in hundredths of a percent, over the descriptor that
+    /// came with the first such message. With a share of zero, connections that were passed but not yet
+    /// accepted are taken back. The answer is [`Report::Done`].
     Pass {
         /// The share.
         share: u32,
     },
-    /// Accepts alone, and serves metrics and the admin socket. [`Report::Done`].
+    /// Has the process accept all connections, and serve metrics and the admin socket. The answer is
+    /// [`Report::Done`].
     Accept,
-    /// No other generation is bound to cores any more: the process binds its workers, if its configuration says so. Has
-    /// no answer.
+    /// Tells the process that no other generation is bound to cores any more. The process then binds its workers to
+    /// cores if its configuration says so. Has no answer.
     Pin,
-    /// Stops accepting, lets go of its cores, and ends once its connections have ended, without hurry.
+    /// Has the process stop accepting, release its cores, and end once its connections have ended.
     Retire {
         /// The time after which the open connections are cut off, milliseconds.
         patience: u64,
@@ -126,8 +129,8 @@ pub enum Order {
     },
     /// Asks for [`Report::Stats`].
     Stats {
-        /// The process reads [`Stats::memory`] and [`Stats::open`] itself, since its supervisor may
-        /// not.
+        /// Set if the process has to fill in [`Stats::memory`] and [`Stats::open`], because the supervisor may not
+        /// read them.
         #[serde(default)]
         holdings: bool,
     },
@@ -135,69 +138,70 @@ pub enum Order {
     Exposition,
     /// Asks for the state that goes to the next generation: [`Report::Items`].
     Items,
-    /// Adds the present state of the version that serves to its own; a blob for each piece.
-    /// [`Report::Done`]. Only for processes that say so ([`Report::Ready`]).
+    /// Has the process add the present state of the version that serves to its own state. With a blob for each
+    /// piece. The answer is [`Report::Done`]. Sent only if [`Report::Ready`] says that the process knows it.
     Inherit {
         /// The pieces.
         items: Vec<Item>,
     },
-    /// Purges of another generation, in a blob. [`Report::Done`]. Only for processes that say so
-    /// ([`Report::Ready`]).
+    /// Purges of another generation, in a blob. The answer is [`Report::Done`]. Sent only if [`Report::Ready`]
+    /// says that the process knows it.
     Purges,
-    /// Moves the stored responses in memory over the descriptor to the process that serves from now on. Has no answer. Only for processes
-    /// that say so ([`Report::Ready`]).
+    /// Has the process send its stored responses in memory over the descriptor, to the process that serves from
+    /// now on. Has no answer. Sent only if [`Report::Ready`] says that the process knows it.
     GiveCache,
-    /// Stored responses of the process before come over the descriptor. Has no answer.
+    /// Has the process take the stored responses of its predecessor, which arrive over the descriptor. Has no
+    /// answer.
     TakeCache,
-    /// The answer to [`Report::Purges`]: the others have them.
+    /// The answer to [`Report::Purges`]: the other generations have the purges.
     Purged,
-    /// The answer to [`Report::Share`]: the others have it.
+    /// The answer to [`Report::Share`]: the other generations have the pieces of state.
     Shared,
     /// Asks for [`Report::Status`].
     Status,
-    /// The answer to [`Report::Others`]: a blob with the metrics of each of the others that live,
-    /// and of those that have ended.
+    /// The answer to [`Report::Others`]: a blob with the metrics of each other generation that runs, and one blob
+    /// with the metrics of all generations that have ended.
     Others,
-    /// A message of a newer version.
+    /// An unknown message, from a newer version.
     #[serde(other)]
     Unknown,
 }
 
-/// A message of a process that serves.
+/// A message from a process that serves to the supervisor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Report {
-    /// All is loaded and bound.
+    /// The process has loaded its configuration and bound its sockets.
     Ready {
         /// [`PROTOCOL`] of the process.
         protocol: u32,
         /// Its version.
         version: String,
-        /// Its own process, which a wrapper may have started.
+        /// The id of the process itself. It differs from the id of the started process if that was a wrapper.
         pid: u32,
         /// The parts of the configuration that are not in effect until its next start, in words.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         lacks: Vec<String>,
-        /// Knows [`Order::Inherit`].
+        /// Set if the process knows [`Order::Inherit`].
         #[serde(default)]
         inherits: bool,
-        /// The version of [`Bequest`] that a supervisor of this program takes over; 0 for one that
-        /// takes over from a process that serves alone.
+        /// The version of [`Bequest`] that a supervisor of this program can take over from another supervisor; 0 if it
+        /// can take over only from a process that serves.
         #[serde(default)]
         adopts: u32,
-        /// Knows [`Order::Purges`].
+        /// Set if the process knows [`Order::Purges`].
         #[serde(default)]
         purges: bool,
-        /// Knows [`Order::GiveCache`] and [`Order::TakeCache`].
+        /// Set if the process knows [`Order::GiveCache`] and [`Order::TakeCache`].
         #[serde(default)]
         moves_cache: bool,
     },
-    /// Sockets that were bound, to be held; a descriptor for each.
+    /// Sockets that the process has bound, for the supervisor to hold. With a descriptor for each.
     Hold {
         /// The sockets.
         sockets: Vec<HeldSocket>,
     },
-    /// Sockets that are no longer listened on, by their addresses.
+    /// The addresses of sockets on which the process no longer listens.
     Release {
         /// The addresses.
         addresses: Vec<String>,
@@ -207,77 +211,78 @@ pub enum Report {
         /// Its text.
         text: String,
     },
-    /// Asks for [`Order::Others`]; a blob with its own metrics, as they are about to be shown.
+    /// Asks for [`Order::Others`]. With a blob of the process's own metrics, which are about to be shown.
     Others,
-    /// Purges for the other generations, in a blob; [`Order::Purged`].
+    /// Purges for the other generations, in a blob. The answer is [`Order::Purged`].
     Purges,
-    /// Pieces of state that have just changed, a blob for each, for the other generations and for one that follows a crash;
-    /// [`Order::Shared`].
+    /// Pieces of state that have just changed, for the other generations and for a process that is started after
+    /// a crash. With a blob for each. The answer is [`Order::Shared`].
     Share {
         /// The pieces.
         items: Vec<Item>,
     },
     /// The last message of a process: its metrics, in a blob.
     Last,
-    /// See [`Order::Probe`].
+    /// The answer to [`Order::Probe`].
     Probed {
         /// The failure, for the operator.
         error: Option<String>,
     },
     /// The order has been carried out.
     Done,
-    /// See [`Order::Stats`].
+    /// The answer to [`Order::Stats`].
     Stats {
         /// The numbers.
         #[serde(flatten)]
         stats: Stats,
     },
-    /// A blob.
+    /// The answer to [`Order::Exposition`]: the metrics in a blob.
     Exposition,
-    /// See [`Order::Items`]; a blob for each.
+    /// The answer to [`Order::Items`]. With a blob for each piece.
     Items {
         /// The pieces.
         items: Vec<Item>,
     },
-    /// See [`Order::Status`].
+    /// The answer to [`Order::Status`].
     Status {
         /// An object.
         status: serde_json::Value,
     },
-    /// A message of a newer version.
+    /// An unknown message, from a newer version.
     #[serde(other)]
     Unknown,
 }
 
-/// The state that a new supervisor takes over, from one that replaces itself or, where that has
-/// died, from the process that serves. These messages lie on its standard input.
+/// A message with a part of the state that a new supervisor takes over: from the supervisor that it replaces
+/// or, if that has died, from the process that serves. The new supervisor reads these messages from its
+/// standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Bequest {
-    /// Sockets to hold; a descriptor for each.
+    /// The sockets to hold. With a descriptor for each.
     Sockets {
         /// The sockets.
         sockets: Vec<HeldSocket>,
-        /// The generation of each; none where all are of the one that serves.
+        /// The number of the generation that owns each socket. Empty if the serving generation owns all of them.
         #[serde(default)]
         owners: Vec<u64>,
     },
-    /// The coordination socket, at its path; its descriptor.
+    /// The coordination socket. With its descriptor.
     Control {
         /// The path.
         path: PathBuf,
     },
-    /// Programs that were kept, the present one last; a descriptor for each that has an open file.
+    /// The programs that were kept, the present one last. With a descriptor for each program whose file is open.
     Programs {
-        /// Each with its path, and whether its file is open.
+        /// The path of each program, and true if its file is open.
         programs: Vec<(PathBuf, bool)>,
     },
-    /// The end of the last upgrade.
+    /// The outcome of the last upgrade.
     Last {
         /// An object.
         last: serde_json::Value,
     },
-    /// A process that serves, with its channel.
+    /// A process that serves. With its channel.
     Generation {
         /// Its number.
         number: u64,
@@ -287,25 +292,25 @@ pub enum Bequest {
         pid: u32,
         /// Its version.
         version: String,
-        /// This generation accepts; the others are ending.
+        /// Set for the generation that accepts; the others are ending.
         serving: bool,
-        /// Further knowledge of a supervisor that replaces itself.
+        /// The history of the generation, if the state comes from a supervisor.
         #[serde(default)]
         past: Past,
     },
-    /// Pieces of state; a blob for each.
+    /// Pieces of state. With a blob for each.
     Items {
         /// The pieces.
         items: Vec<Item>,
     },
     /// The metrics of generations that have ended, in a blob.
     Ended,
-    /// Nothing follows.
+    /// The last message.
     End {
         /// The number of the next generation.
         next: u64,
     },
-    /// A message of a newer version.
+    /// An unknown message, from a newer version.
     #[serde(other)]
     Unknown,
 }
@@ -314,13 +319,13 @@ pub enum Bequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Past {
-    /// The process that was started; 0 where it is the one that serves.
+    /// The id of the process that was started; 0 if that is the process that serves.
     pub spawned: u32,
-    /// Milliseconds since its start.
+    /// The time since the start of the process, milliseconds.
     pub age: u64,
-    /// Milliseconds until it was ready.
+    /// The time that the process needed to become ready, milliseconds.
     pub start_took: u64,
-    /// The number of the next question to it.
+    /// The number of the next question to the process.
     pub next_question: u64,
     /// See [`Report::Ready`].
     pub lacks: Vec<String>,
@@ -334,29 +339,30 @@ pub struct Past {
     pub moves_cache: bool,
 }
 
-/// The numbers by which a generation is judged, since its start. All but the gauges only rise.
+/// The numbers by which a generation is judged: counters since its start, and gauges.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stats {
     /// Requests that have ended.
     pub requests: u64,
-    /// Of these, answered with a status from 500 on.
+    /// The number of these requests that were answered with a status of 500 or more.
     pub errors: u64,
-    /// Of these, requests that ended without an answer.
+    /// The number of these requests that ended without an answer.
     pub aborted: u64,
-    /// Times from a request's start to the head of its response, by bucket; see [`latency_bucket`].
+    /// The number of requests in each bucket of latency: the time from the start of a request to the head of its
+    /// response. See [`latency_bucket`].
     pub latencies: Vec<u64>,
-    /// The sum of these times, microseconds.
+    /// The sum of these latencies, microseconds.
     pub latency_micros: u64,
     /// TLS handshakes that succeeded.
     pub handshakes: u64,
     /// TLS handshakes that failed.
     pub handshakes_failed: u64,
-    /// Panics.
+    /// The number of panics.
     pub panics: u64,
     /// How often a task blocked its worker for 100 ms or longer.
     pub blocked: u64,
-    /// Connections accepted or taken.
+    /// Connections that were accepted, or taken over from another generation.
     pub accepted: u64,
     /// Connections open now.
     pub connections: u64,
@@ -366,11 +372,11 @@ pub struct Stats {
     pub cores: Vec<u32>,
     /// Its memory (proportional set size) in bytes, if it was asked for.
     pub memory: u64,
-    /// Its open descriptors, where they were asked for.
+    /// The number of its open descriptors, if it was asked for.
     pub open: u64,
 }
 
-/// Buckets of latencies: four for each doubling, from 64 us on.
+/// The number of latency buckets: four for each doubling, starting at 64 microseconds.
 pub const LATENCY_BUCKETS: usize = 88;
 
 /// The bucket of a latency in microseconds.

@@ -10,9 +10,9 @@ use crate::generation::{Generation, NoAnswer};
 use crate::protocol::{Order, Report, Stats};
 use crate::supervisor::PATIENCE;
 
-/// Each half of the span in which the old version's own noise is learned.
+/// The length of each of the two spans before a trial in which the noise of the old version is measured.
 const HALF: Duration = Duration::from_millis(400);
-/// The time limit of its answer to itself, and of each further step.
+/// The time limit for the new version's requests to itself, and for each further step.
 pub(crate) const STEP_WITHIN: Duration = Duration::from_secs(10);
 
 /// Asks a version for its numbers.
@@ -30,7 +30,7 @@ pub(crate) async fn stats(of: &Generation, name: &str) -> Result<Stats, Reason> 
     }
 }
 
-/// Two spans of the old version alone, which tell how much it differs from itself.
+/// The figures of two spans in which the old version serves alone. Their difference is its noise.
 pub(crate) async fn noise(old: &Generation) -> Result<[Stats; 2], Reason> {
     let mut at = stats(old, "old").await?;
     let mut halves = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) async fn probe(new: &Generation) -> Result<(), Reason> {
     }
 }
 
-/// Performs a step that has to succeed.
+/// Sends an order and waits until it is done. A failure ends the trial.
 pub(crate) async fn done(
     of: &Generation,
     name: &str,
@@ -89,13 +89,14 @@ pub(crate) async fn connect(old: &Generation, new: &Generation) -> Result<(), Re
     done(old, "old", Order::Pass { share: 1 }, &[pair.0]).await
 }
 
-/// Has the old version move its stored responses to the new one. Without it the new one begins without them.
+/// Has the old version move its stored responses to the new one. If a version cannot do that, the new one
+/// starts with an empty cache.
 pub(crate) async fn move_cache(old: &Generation, new: &Generation) {
     if !old.moves_cache.get() || !new.moves_cache.get() {
         return;
     }
     let Ok((from, to)) = UnixStream::pair() else { return };
-    // One that has ended needs none.
+    // A process that has ended needs no responses.
     let _ = new.tell(None, Order::TakeCache, &[to.as_fd()]).await;
     let _ = old.tell(None, Order::GiveCache, &[from.as_fd()]).await;
 }

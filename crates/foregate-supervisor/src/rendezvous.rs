@@ -1,7 +1,8 @@
 //! The path of the coordination socket of a configuration.
 //!
-//! The supervisor does not parse the configuration, and commands are given nothing but the configuration's file. So the path is made
-//! of that file's own path, in the first folder that may be written to.
+//! The supervisor and the commands both know the path of the configuration file, and the supervisor does not
+//! parse that file. The name of the socket is therefore a hash of the configuration's path. The socket is in
+//! the first of several folders that the supervisor may write to.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,7 +15,8 @@ use siphasher::sip::SipHasher13;
 /// The folder of the packaged service, where commands look for a service's socket.
 const SERVICE_FOLDER: &str = "/run/foregate";
 
-/// Where the socket of this configuration may be, the most likely first. The supervisor takes the first folder that it may write to.
+/// The possible paths of the socket of this configuration, the most likely first. The supervisor uses the
+/// first path whose folder it may write to.
 pub fn candidates(configuration: &Path) -> Vec<PathBuf> {
     let absolute = configuration.canonicalize().or_else(|_| std::path::absolute(configuration));
     let absolute = absolute.unwrap_or_else(|_| configuration.to_owned());
@@ -22,7 +24,7 @@ pub fn candidates(configuration: &Path) -> Vec<PathBuf> {
     hasher.write(absolute.as_os_str().as_bytes());
     let name = format!("foregate-{:016x}.sock", hasher.finish());
     let folder = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-    // systemd may name several, with colons between them.
+    // systemd may name several folders, separated by colons.
     let first = |path: PathBuf| {
         let bytes = path.as_os_str().as_bytes();
         PathBuf::from(OsStr::from_bytes(bytes.split(|byte| *byte == b':').next().unwrap_or_default()))

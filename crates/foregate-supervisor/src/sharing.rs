@@ -1,4 +1,5 @@
-//! Word between generations, which the supervisor hands on: purges, orders of operators, metrics.
+//! Messages between generations that the supervisor forwards: purges, changes that operators have made,
+//! metrics.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -9,7 +10,7 @@ use crate::protocol::{Item, Order, Report};
 use crate::supervisor::{PATIENCE, Supervisor};
 
 impl Supervisor {
-    /// Gives the purges of a generation to all others.
+    /// Sends the purges of a generation to all others.
     pub(crate) async fn tell_purges(
         self: Rc<Self>,
         asking: Rc<Generation>,
@@ -27,18 +28,20 @@ impl Supervisor {
         let purges: Vec<_> = purges.iter().map(AsFd::as_fd).collect();
         let mut silent = false;
         for other in others {
-            // One that is just ending serves nobody any more.
+            // A generation that is just ending serves nobody any more, so it may end without an answer.
             let answer = other.ask(Order::Purges, &purges, PATIENCE).await;
             silent |= matches!(answer, Err(NoAnswer::Silent(_)));
         }
         if silent {
-            // The asking process finds out that it is not certain.
+            // Another generation has not confirmed the purges, so the asking process gets no answer and runs into its
+            // time limit.
             return;
         }
         let _ = asking.tell(id, Order::Purged, &[]).await;
     }
 
-    /// Gives pieces of a generation's state to all others, and keeps those of the one that serves.
+    /// Sends pieces of a generation's state to all others. Keeps the pieces if they come from the serving
+    /// generation.
     pub(crate) async fn share(
         self: Rc<Self>,
         of: Rc<Generation>,
@@ -63,13 +66,13 @@ impl Supervisor {
         };
         let descriptors: Vec<_> = blobs.iter().map(AsFd::as_fd).collect();
         for other in others {
-            // One that is just ending serves nobody any more.
+            // A generation that is just ending serves nobody any more, so it may end without an answer.
             let _ = other.ask(Order::Inherit { items: items.clone() }, &descriptors, PATIENCE).await;
         }
         let _ = of.tell(id, Order::Shared, &[]).await;
     }
 
-    /// Gives a generation the metrics of all others.
+    /// Sends a generation the metrics of all others.
     pub(crate) async fn tell_others(self: Rc<Self>, asking: Rc<Generation>, id: Option<u64>) {
         let _busy = self.busy();
         let others: Vec<_> = {
@@ -79,7 +82,7 @@ impl Supervisor {
         };
         let mut blobs = Vec::new();
         for other in others.iter().take(DESCRIPTORS_LIMIT - 1) {
-            // One that is just ending has sent its last metrics, or is about to.
+            // A generation that is just ending sends its last metrics by itself.
             if let Ok((Report::Exposition, mut texts)) = other.ask(Order::Exposition, &[], PATIENCE).await {
                 other.shown.replace(texts.first().and_then(|text| text.try_clone().ok()));
                 blobs.append(&mut texts);

@@ -14,16 +14,16 @@ use crate::exposition::Sum;
 use crate::generation::{Generation, Phase, memory_of};
 use crate::protocol::{HeldSocket, Item};
 
-/// Programs that are remembered.
+/// The number of programs that are remembered: the present one and the one before.
 const BINARIES: usize = 2;
-/// Processes that may still have connections of former versions; beyond, the oldest ends.
+/// The most former generations that may still serve connections. If there are more, the oldest is ended.
 const DRAINING_MOST: usize = 32;
 
 /// A listening socket that is kept open.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) socket: HeldSocket,
-    /// The generation that bound the socket, or serves it now.
+    /// The number of the generation that has bound the socket, or serves it now.
     pub(crate) owner: u64,
     pub(crate) descriptor: Rc<OwnedFd>,
 }
@@ -43,14 +43,14 @@ pub(crate) struct State {
     pub(crate) ended: Sum,
     pub(crate) any_ended: bool,
     pub(crate) stopping: bool,
-    /// The exit code, once all is over.
+    /// The exit code of the supervisor, set once it is to end.
     pub(crate) code: Option<u8>,
     pub(crate) trial: Option<Trial>,
-    /// The end of the last upgrade.
+    /// The outcome of the last upgrade.
     pub(crate) last: Option<Value>,
     /// Signals for the serving process that arrived while there was none, or during a trial.
     pub(crate) queued: Vec<Signal>,
-    /// The program that this process shall go on as.
+    /// The program as which this process is to continue.
     pub(crate) renewal: Option<Rc<Binary>>,
 }
 
@@ -81,13 +81,13 @@ impl State {
         }
     }
 
-    /// The memory of all processes in bytes; for those that report it themselves, from their last report.
+    /// The memory of all processes in bytes. For processes that report it themselves, the last report counts.
     pub(crate) fn memory(&self) -> u64 {
         memory_of(std::process::id()).unwrap_or_default()
             + self.generations.iter().map(|generation| generation.memory()).sum::<u64>()
     }
 
-    /// Has the oldest of too many former versions end.
+    /// Ends the oldest former generations if there are more than [`DRAINING_MOST`].
     pub(crate) fn limit_draining(&self) {
         let draining =
             |known: &&Rc<Generation>| known.phase.get() == Phase::Draining && !known.told_to_end.get();
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// A new program was kept.
+    /// Records that a new program was kept.
     pub(crate) fn remember(&mut self, binary: &Rc<Binary>) {
         // The trial of another configuration changes no program.
         match self.binaries.last_mut() {

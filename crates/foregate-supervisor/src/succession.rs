@@ -1,5 +1,5 @@
-//! Replacing the supervisor: its process continues as another version of the program, with all sockets, processes and the state. Also, the take-over
-//! from a supervisor that has died.
+//! Replacing the supervisor. Its process continues as another version of the program and keeps all sockets,
+//! processes and state. A new supervisor can also take over from one that has died.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,14 +14,15 @@ use crate::generation::{Generation, Phase, StartedProcess};
 use crate::protocol::{BEQUEST, Bequest, Past, Role};
 use crate::supervisor::{ADOPTING_VARIABLE, Supervisor};
 
-/// The size of the queue in which the state waits for the next program, bytes.
+/// The size of the socket buffer that holds the state until the next program reads it, bytes.
 const QUEUE: usize = 4 << 20;
 /// The most sockets in one message.
 const SOCKETS: usize = DESCRIPTORS_LIMIT;
-/// Variables that name descriptors, which the next program gets in another way.
+/// Environment variables that describe descriptors. They are removed, since the next program gets its
+/// descriptors with the state.
 const OF_THE_START: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
-/// A process to take over.
+/// A process that is taken over.
 struct Takeover {
     started: StartedProcess,
     serving: bool,
@@ -29,7 +30,7 @@ struct Takeover {
 }
 
 impl Supervisor {
-    /// A new version was kept: plans that this process continues as that version, as soon as no command is under way.
+    /// Plans that this process continues as the new version, which was kept, as soon as no command is under way.
     pub(crate) fn plan_renewal(&self, new: &Generation, binary: &Rc<Binary>) {
         if binary.runs_here() {
             return;
@@ -41,7 +42,8 @@ impl Supervisor {
         self.state.borrow_mut().renewal = Some(Rc::clone(binary));
     }
 
-    /// Continues as the planned version, if no command is under way. Returns if it is too early, or if it fails; nothing has changed then.
+    /// Continues as the planned version, if no command is under way. Returns only if it is too early or if the
+    /// replacement fails; then nothing has changed.
     pub(crate) fn renew(&self) {
         if !self.may_renew() {
             return;
@@ -80,10 +82,11 @@ impl Supervisor {
             && state.generations.iter().all(is_settled)
     }
 
-    /// Writes the state for the next program; returns the queue that has it.
+    /// Writes the state for the next program into a socket; returns the end from which it can be read.
     fn bequeath(&self) -> io::Result<OwnedFd> {
         let (ours, theirs) = channel::pair()?;
-        // There is no reader yet: a state that does not fit is an error.
+        // There is no reader yet, so a blocking write would wait for ever: a state that does not fit has to be an
+        // error.
         rustix::io::ioctl_fionbio(&ours, true)?;
         rustix::net::sockopt::set_socket_send_buffer_size(&ours, QUEUE)?;
         let tell = |bequest: &Bequest, descriptors: &[BorrowedFd<'_>]| {
@@ -128,8 +131,8 @@ impl Supervisor {
         Ok(theirs)
     }
 
-    /// Takes over the state of another supervisor, or of this one before its program was replaced. Returns the coordination socket, if it was passed
-    /// on.
+    /// Takes over the state of another supervisor, or of this one before its program was replaced. Returns the
+    /// coordination socket if the state contains it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The life of the supervisor: one thread that follows signals, processes and commands.
+//! The main loop of the supervisor: one thread that handles signals, processes and commands.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
@@ -27,20 +27,20 @@ use crate::state::{Held, State};
 /// the state of the old one.
 pub const ADOPTING_VARIABLE: &str = "FOREGATE_ADOPTING";
 
-/// The time limit for a process to give its state or its metrics.
+/// The time limit for a process to answer with its state or its metrics.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// The time in which crashes count together.
+/// The span over which crashes are counted.
 const CRASHES_WITHIN: Duration = Duration::from_secs(30);
-/// After this many crashes, the previous program is started, if there is one.
+/// After this many crashes within [`CRASHES_WITHIN`], the previous program is started, if there is one.
 const CRASHES_MOST: usize = 3;
 /// The pause before the second start in a row; it doubles with each further one.
 const BACKOFF: Duration = Duration::from_millis(100);
 const BACKOFF_MOST: Duration = Duration::from_secs(5);
-/// How often the state of the process that serves is kept for the case that it crashes.
+/// The interval at which the supervisor saves the state of the serving process, for use after a crash.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// How often it is looked at whether the program of this process can be replaced.
+/// The interval at which the supervisor checks if the planned replacement of its own program is possible.
 const RENEW_EVERY: Duration = Duration::from_millis(50);
-/// How long such connections are served.
+/// How long a former generation may serve its open connections.
 pub(crate) const DRAINING_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// The settings of a supervisor.
@@ -48,26 +48,26 @@ pub(crate) const DRAINING_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 pub struct Options {
     /// The arguments of the processes that serve.
     pub arguments: Vec<OsString>,
-    /// The configuration's file, where there is one.
+    /// The configuration file, if there is one.
     pub configuration: Option<PathBuf>,
     /// Sockets that the service manager has passed.
     pub inherited: Vec<OwnedFd>,
     /// The version of this program.
     pub version: &'static str,
-    /// The state of another supervisor, from which this one takes over.
+    /// If this supervisor takes over from another one: the socket from which it reads that one's state.
     pub adopts: Option<OwnedFd>,
     /// The calls into the system that replace the program of this process.
     pub replacement: ReplacementCalls,
 }
 
-/// Runs another program in this process: its path, its arguments (its name first), its environment, and its standard
-/// input. Signals are blocked in the new program until it handles them, so that none is lost. Returns only on failure,
-/// with everything as before.
+/// Replaces the program of this process. The arguments are the path of the new program, its arguments (its
+/// name first), its environment, and its standard input. Signals are blocked in the new program until it
+/// handles them, so that none is lost. Returns only on failure; then everything is as before.
 pub type ReplaceProgram = fn(&OsStr, &[OsString], &[EnvironmentVariable], OwnedFd) -> io::Error;
-/// A name and a value.
+/// The name of an environment variable, and its value.
 pub type EnvironmentVariable = (OsString, OsString);
 
-/// Calls into the system that need unsafe code.
+/// System calls that need unsafe code, which this crate forbids.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplacementCalls {
     /// See [`ReplaceProgram`].
@@ -81,19 +81,19 @@ pub(crate) struct Supervisor {
     pub(crate) options: Options,
     pub(crate) state: RefCell<State>,
     pub(crate) events: mpsc::UnboundedSender<Event>,
-    /// Set to a reason, ends the trial that runs.
+    /// Ends the running trial when it is set to a reason.
     pub(crate) abort: watch::Sender<Option<String>>,
     pub(crate) restarting: Cell<bool>,
     pub(crate) control: RefCell<Option<control::Socket>>,
-    /// Counts the tasks that would be lost if this program was replaced.
+    /// Counts, by its clones, the tasks that would be lost if this program were replaced.
     busy: Rc<()>,
 }
 
-/// Runs the supervisor until all processes have ended; gives the exit code.
+/// Runs the supervisor until all processes have ended. Returns the exit code.
 ///
 /// # Errors
 ///
-/// The system's refusal of a process or a socket.
+/// The system's error for a process or a socket.
 pub fn run(options: Options) -> io::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (events, received) = mpsc::unbounded_channel();
@@ -182,14 +182,15 @@ impl Supervisor {
             if let Some(code) = state.code
                 && state.generations.is_empty()
             {
-                // The file of the socket is removed.
+                // Dropping the socket removes its file.
                 self.control.replace(None);
                 return Ok(code);
             }
         }
     }
 
-    /// Sockets of the service manager say themselves where they listen.
+    /// Holds the sockets that the service manager has passed. Their addresses stay empty: the serving process
+    /// reads them from the sockets.
     fn hold_inherited(&self) {
         let mut state = self.state.borrow_mut();
         for descriptor in &self.options.inherited {
@@ -222,7 +223,7 @@ impl Supervisor {
                 state.held.iter().map(|held| (held.socket.clone(), Rc::clone(&held.descriptor))).collect();
             (sockets, state.items.clone())
         };
-        // A process that does not read is noticed when it does not become ready.
+        // An error is ignored: a process that does not read these messages does not become ready, which is noticed.
         let _ = self.begin(&generation, &sockets, &items).await;
         Ok(generation)
     }
@@ -325,7 +326,7 @@ impl Supervisor {
             }
             Report::Notify { text } => {
                 let state = self.state.borrow();
-                // One that has handed over ends without a word.
+                // A generation that has been replaced must not tell the service manager that the service stops.
                 if state.serving == generation.number && (state.stopping || !text.contains("STOPPING=1")) {
                     tell_manager(&text);
                 }
@@ -351,7 +352,7 @@ impl Supervisor {
         }
     }
 
-    /// A task that ends before this program is replaced, for as long as the result lives.
+    /// Marks a task as busy: this program is not replaced while the result lives.
     pub(crate) fn busy(&self) -> Rc<()> {
         Rc::clone(&self.busy)
     }
@@ -360,14 +361,14 @@ impl Supervisor {
         Rc::strong_count(&self.busy) > 1
     }
 
-    /// Keeps the state of the process that serves, for one that replaces it after a crash.
+    /// Saves the state of the serving process, for the process that replaces it after a crash.
     pub(crate) async fn keep_items(self: Rc<Self>, generation: Rc<Generation>) {
         if let Ok((Report::Items { items }, blobs)) = generation.ask(Order::Items, &[], PATIENCE).await {
             self.state.borrow_mut().items = items.into_iter().zip(blobs.into_iter().map(Rc::new)).collect();
         }
     }
 
-    /// Keeps the present state of the serving process. During a trial, the trial does this.
+    /// Saves the present state of the serving process. Does nothing during a trial, which saves the state itself.
     fn save_items(self: &Rc<Self>) {
         let in_trial = self.state.borrow().trial.is_some();
         if let Some(serving) = self.serving().filter(|serving| !in_trial && *serving.ready.borrow()) {
@@ -403,7 +404,7 @@ impl Supervisor {
                 let (ready, early): (Vec<_>, Vec<_>) =
                     state.generations.iter().cloned().partition(|generation| *generation.ready.borrow());
                 ready.iter().for_each(|generation| generation.signal(signal));
-                // One that has not begun has nothing open.
+                // A process that is not ready has no log files open yet. If all are starting, the signal is delivered later.
                 if ready.is_empty() && !early.is_empty() {
                     state.queued.push(signal);
                 }
@@ -412,12 +413,12 @@ impl Supervisor {
         }
     }
 
-    /// Ends all generations, as the signal demands.
+    /// Ends all generations by passing the signal on to them.
     fn stop(&self, signal: Signal) {
         let mut state = self.state.borrow_mut();
         state.stopping = true;
         state.code.get_or_insert(0);
-        // A successor may make its own at once.
+        // The sockets are closed now, so that another supervisor can bind the same addresses at once.
         state.held.clear();
         self.abort.send_replace(Some("the supervisor was told to stop".to_owned()));
         for generation in &state.generations {
@@ -427,7 +428,7 @@ impl Supervisor {
 
     fn ended(self: &Rc<Self>, number: u64, exit: Exit) {
         let Some(generation) = self.generation(number) else { return };
-        // A process that has crashed leaves none, so the last shown metrics stay.
+        // A process that has crashed sends no last metrics, so its last shown metrics are added.
         let shown = generation.shown.replace(None);
         let mut state = self.state.borrow_mut();
         shown.iter().for_each(|shown| state.add_ended(shown));
@@ -445,7 +446,7 @@ impl Supervisor {
             return;
         }
         if !*generation.ready.borrow() && generation.role == Role::First {
-            // The process has told the reason itself.
+            // The process itself has logged the reason, unless a signal ended it.
             if let Exit::Signal(signal) = exit {
                 tracing::error!("the serving process was ended by signal {signal} at its start");
             }
@@ -453,7 +454,7 @@ impl Supervisor {
             return;
         }
         if exit == Exit::Code(0) {
-            // Another process has sent it a signal directly.
+            // Something other than the supervisor has told the process to end, so everything ends.
             state.code = Some(0);
             state.stopping = true;
             state.held.clear();
@@ -508,7 +509,7 @@ impl Supervisor {
         }
     }
 
-    /// The trial is over: the actions that waited for it happen now.
+    /// Performs the actions that waited for the end of the trial.
     pub(crate) fn trial_is_over(&self) {
         self.state.borrow_mut().trial = None;
         self.abort.send_replace(None);

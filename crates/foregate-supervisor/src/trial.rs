@@ -1,4 +1,4 @@
-//! An upgrade: a new version gets a growing share of the connections, and stays if it serves them
+//! An upgrade: a new version gets a growing share of the connections, and is kept if it serves them
 //! as well as the old one.
 
 use std::os::fd::AsFd;
@@ -24,38 +24,40 @@ use crate::supervisor::{DRAINING_PATIENCE, PATIENCE, Supervisor};
 const STAGES: [u32; 4] = [100, 1_000, 5_000, 10_000];
 /// The default time of a stage.
 const BAKE: Duration = Duration::from_secs(10);
-/// The longest that may be asked for.
+/// The longest time of a stage that a command may ask for.
 const BAKE_MOST: Duration = Duration::from_secs(24 * 3600);
-/// Stages that may be asked for.
+/// The most stages that a command may ask for.
 const STAGES_MOST: usize = 64;
-/// Between two looks at both versions.
+/// The time between two looks at both versions.
 const TICK: Duration = Duration::from_millis(200);
 /// Requests that the new version should have answered by the end of a stage.
 const REQUESTS_LEAST: u64 = 50;
 /// A stage with too few requests lasts this many times as long.
 const LONGER: u32 = 3;
-/// A stage may pause so long for memory, and no longer.
+/// The longest time that a stage may pause for memory to fall.
 const PAUSE_MOST: Duration = Duration::from_secs(30);
-/// The time limit for a new version to become ready.
+/// The least time limit for a new version to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(15);
-/// The limit as a multiple of the time that the old version took.
+/// A new version may take this many times as long to become ready as the old one took, if that is more than
+/// [`READY_WITHIN`].
 const READY_FACTOR: u32 = 10;
-/// How long a version that is not kept may go on with the connections that it has.
+/// How long a version that is not kept may serve its open connections.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Lines about the progress.
+/// The channel for lines about the progress.
 pub(crate) type Progress = mpsc::UnboundedSender<Value>;
 
 /// The upgrade that is asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// The new program; none: the file of the present one, which a package may have replaced.
+    /// The path of the new program. `None` for the path of the present program, where a package may have put a
+    /// new file.
     pub(crate) binary: Option<PathBuf>,
-    /// The present program, for a trial of another configuration.
+    /// Set for a trial of another configuration with the present program.
     pub(crate) same: bool,
     /// Shares of the connections, hundredths of a percent.
     pub(crate) stages: Vec<u32>,
-    /// The time of each.
+    /// The time of each stage.
     pub(crate) bake: Duration,
 }
 
@@ -70,7 +72,7 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// The mistake in the command.
+    /// A message about the mistake in the command.
     pub(crate) fn of(command: &Value) -> Result<Self, String> {
         let mut plan = Self::default();
         if let Some(binary) = command.get("binary").and_then(Value::as_str) {
@@ -97,7 +99,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Back to the program before the present one, without stages.
+    /// A plan that returns to the program before the present one at once, without stages.
     pub(crate) fn back(state: &State) -> Option<Self> {
         let before = state.binaries.len().checked_sub(2)?;
         let binary = state.binaries.get(before)?.path.clone();
@@ -125,7 +127,8 @@ impl Supervisor {
             let path = plan.binary.clone().unwrap_or_else(|| present.path.clone());
             let binary = match known {
                 _ if plan.same => Rc::clone(present),
-                // Back to one that was replaced on the disk.
+                // For a return to a known program, the file that is still open is used: a package may have replaced it on
+                // the disk.
                 Some(known) if plan.bake.is_zero() => Rc::clone(known),
                 _ => Rc::new(Binary::at(&path)),
             };
@@ -171,7 +174,7 @@ impl Supervisor {
         if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
             line.extend(more);
         }
-        // The watching command may have ended.
+        // The command that watches the progress may have ended.
         let _ = progress.send(line);
         if let Some(trial) = &mut self.state.borrow_mut().trial {
             trial.step = step;
@@ -325,13 +328,13 @@ impl Supervisor {
         let items = &items[..items.len().min(DESCRIPTORS_LIMIT)];
         let descriptors: Vec<_> = items.iter().map(|(_, blob)| blob.as_fd()).collect();
         let order = Order::Inherit { items: items.iter().map(|(item, _)| item.clone()).collect() };
-        // One that hangs is found out by the next question.
+        // If the new version hangs, the next question to it fails and ends the trial.
         if let Err(error) = new.ask(order, &descriptors, PATIENCE).await {
             tracing::warn!("the new version does not take the state over: {error}");
         }
     }
 
-    /// The new version accepts alone; the old one ends once its connections have ended.
+    /// Has the new version accept all connections, and the old one end once its connections have ended.
     async fn commit(
         self: &Rc<Self>,
         old: &Rc<Generation>,
@@ -357,7 +360,7 @@ impl Supervisor {
         self.plan_renewal(new, binary);
         move_cache(old, new).await;
         let patience = u64::try_from(DRAINING_PATIENCE.as_millis()).unwrap_or(u64::MAX);
-        // From here on nothing can fail: the new version serves, whatever the old one does.
+        // From here on, the upgrade cannot fail: the new version serves, whatever the old one does.
         let retire = Order::Retire { patience, replaced: true };
         if let Err(NoAnswer::Silent(_)) = old.ask(retire, &[], STEP_WITHIN).await {
             tracing::error!("the old version does not answer: it is ended");
@@ -376,7 +379,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The old version has all connections again, and the new one ends.
+    /// Gives all connections back to the old version and ends the new one.
     async fn take_back(self: &Rc<Self>, new: &Rc<Generation>) {
         if let Some(old) = self.serving() {
             old.share.set(10_000);
@@ -391,7 +394,7 @@ impl Supervisor {
     }
 }
 
-/// Ends a version that is not kept: it may go on for a while with the connections that it has.
+/// Ends a version that is not kept. It may serve its open connections for a while.
 async fn end(new: Rc<Generation>) {
     if *new.ready.borrow() {
         let patience = u64::try_from(REFUSED_PATIENCE.as_millis()).unwrap_or(u64::MAX);

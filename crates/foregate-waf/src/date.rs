@@ -4,10 +4,10 @@
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Date {
     pub(crate) year: i64,
-    /// From 1.
+    /// The month, from 1.
     pub(crate) month: i64,
     pub(crate) day: i64,
-    /// From 0, Sunday.
+    /// The day of the week, from 0 for Sunday.
     pub(crate) weekday: i64,
     pub(crate) hour: i64,
     pub(crate) minute: i64,
@@ -15,7 +15,8 @@ pub(crate) struct Date {
 }
 
 impl Date {
-    /// From seconds since 1970, by the Gregorian calendar: eras of 400 years that begin in March.
+    /// Converts seconds since 1970 to a date of the Gregorian calendar. It counts in eras of 400 years that begin
+    /// in March.
     pub(crate) fn of(seconds: u64) -> Self {
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         let (days, rest) = (seconds / 86_400, seconds % 86_400);

@@ -1,7 +1,8 @@
-//! The web application firewall of Foregate: rules in SecLang, the language of ModSecurity and of the OWASP Core Rule
-//! Set, loaded once, compiled to a plan and run over a request and its response, without input, output or clock.
+//! The web application firewall of Foregate. It loads rules in SecLang, the language of ModSecurity and of
+//! the OWASP Core Rule Set, compiles them to a plan, and runs the plan over a request and its response,
+//! without input, output or clock.
 //!
-//! | room | contents |
+//! | module | contents |
 //! |---|---|
 //! | [`model`] | rules as types, without text left to interpret |
 //! | [`seclang`] | text to the model: directives, files, errors with their place |
@@ -15,7 +16,8 @@
 
 #![forbid(unsafe_code)]
 
-/// The settings and rules that come before the Core Rule Set: which bodies are looked at, and which are refused.
+/// The settings and rules to load before the Core Rule Set. They decide which bodies are inspected and which
+/// are refused.
 pub const RECOMMENDED: &str = include_str!("recommended.conf");
 
 pub mod body;

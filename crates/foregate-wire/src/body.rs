@@ -8,15 +8,15 @@ use crate::head::{HeadLimits, Line, LineError, field_line};
 use crate::headers::HeaderList;
 use crate::name_id::NameId;
 
-/// Bytes of chunk extensions and of leading zeros in chunk sizes that a whole body may have.
+/// The limit on chunk extensions and leading zeros of chunk sizes, in bytes over the whole body.
 pub const MAX_CHUNK_OVERHEAD: u32 = 16 * 1024;
-/// Hexadecimal digits of a chunk size, leading zeros not counted.
+/// The most hexadecimal digits of a chunk size, leading zeros not counted.
 const MAX_SIZE_DIGITS: u8 = 16;
 
 /// The result of one call to [`BodyDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeProgress {
-    /// Bytes of the input that are done with, those of `data` included.
+    /// The bytes of the input that the caller may discard once it has used `data`, which is among them.
     pub consumed: usize,
     /// Where the body data is in the input. May be empty.
     pub data: Range<usize>,
@@ -24,7 +24,8 @@ pub struct DecodeProgress {
     pub done: bool,
 }
 
-/// Why a body was refused. 400 and close for a request; a break that the client sees for a response.
+/// Why a body was refused. For a request, the proxy answers 400 and closes the connection; for a response, it ends the
+/// body so that the client notices that it is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BodyError {
     /// A chunk size that is empty or holds anything but hexadecimal digits.
@@ -59,9 +60,9 @@ enum State {
     /// The number of bytes that are left of a body of fixed length.
     Fixed(u64),
     UntilClose,
-    /// Before the first digit of a size.
+    /// Before the first digit of a chunk size.
     SizeStart,
-    /// Only zeros so far.
+    /// In a chunk size that has only had zeros so far.
     SizeZeros,
     Size(u64, u8),
     Extension(Extension, u64),
@@ -76,7 +77,7 @@ enum State {
     Failed(BodyError),
 }
 
-/// Where inside `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )` the decoder is.
+/// The decoder's position inside `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
     BeforeSemicolon,
@@ -90,21 +91,21 @@ enum Extension {
     AfterQuoted,
 }
 
-/// Decodes one body. Feed it the unread bytes; it says which of them are data.
+/// Decodes one body. The caller passes the unread bytes; the decoder says which of them are data.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: State,
     /// Bytes of extensions and leading zeros so far.
     overhead: u32,
     limits: HeadLimits,
-    /// The part of a trailer line that earlier input ended in.
+    /// The start of an incomplete trailer line at the end of earlier input.
     line: Vec<u8>,
     trailer_bytes: usize,
     trailer_fields: usize,
 }
 
 impl BodyDecoder {
-    /// A decoder for a body of this length; the limits are those for trailers.
+    /// A decoder for a body of this length. `limits` apply to the trailers.
     pub fn new(length: BodyLength, limits: &HeadLimits) -> Self {
         let state = match length {
             BodyLength::Empty | BodyLength::Fixed(0) => State::Done,
@@ -121,13 +122,13 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
-    /// Looks at the unread bytes and returns the next run of data in them, with the framing around it consumed.
+    /// Returns the next run of body data in the unread bytes, and consumes the framing around it.
     ///
-    /// Call it until `done`, or until it consumes nothing: then it needs more input. Trailers are added to
-    /// `trailers`; those that decide on framing, routing or the connection are left out (RFC 9110, 6.5.1).
+    /// Call it until `done` is set, or until it consumes nothing and so needs more input. Trailers are added to
+    /// `trailers`, except fields for framing, routing or the connection (RFC 9110, 6.5.1).
     ///
     /// # Errors
-    /// The first fault; the connection cannot be used after it, and the call returns the same fault again.
+    /// The first fault in the body. The connection cannot be used any more, and all later calls return the same fault.
     #[inline]
     pub fn decode(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<DecodeProgress, BodyError> {
         match &mut self.state {
@@ -148,7 +149,7 @@ impl BodyDecoder {
         }
     }
 
-    /// The input has ended.
+    /// Tells the decoder that the input has ended.
     ///
     /// # Errors
     /// [`BodyError::UnexpectedEof`] unless the body was complete or ends with the input.
@@ -174,7 +175,7 @@ impl BodyDecoder {
         while let Some(&byte) = input.get(at) {
             match self.state {
                 State::Data(mut left) => {
-                    // One run of data a call: the framing after it has been consumed, the next data is the next call's.
+                    // A call returns one run of data. The framing after it has been consumed; the next call returns this data.
                     if !data.is_empty() {
                         break;
                     }
@@ -239,7 +240,7 @@ impl BodyDecoder {
             State::DataCr if byte == b'\r' => State::DataLf,
             State::DataLf if byte == b'\n' => State::SizeStart,
             State::DataCr | State::DataLf => return Err(BodyError::MissingCrlf),
-            // The other states are handled by the callers and take no framing.
+            // The callers handle these states: they expect no framing bytes.
             State::Done | State::Fixed(_) | State::UntilClose | State::Data(_) | State::Trailers => {
                 self.state
             }
@@ -248,7 +249,7 @@ impl BodyDecoder {
         Ok(())
     }
 
-    /// The byte after the last digit of a size.
+    /// Takes the byte after the last digit of a chunk size.
     fn after_size(&mut self, size: u64, byte: u8) -> Result<State, BodyError> {
         match byte {
             b'\r' => Ok(State::SizeLf(size)),
@@ -266,14 +267,14 @@ impl BodyDecoder {
         if self.overhead > MAX_CHUNK_OVERHEAD { Err(BodyError::TooMuchOverhead) } else { Ok(()) }
     }
 
-    /// Takes input up to the end of the current trailer line and returns how much that was.
+    /// Takes input up to the end of the current trailer line and returns the number of bytes taken.
     fn trailer_line(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<usize, BodyError> {
         let newline = memchr::memchr(b'\n', input);
         let taken = newline.map_or(input.len(), |at| at + 1);
         let line_room = (self.limits.line.saturating_add(2)).saturating_sub(self.line.len());
         let room = line_room.min(self.limits.bytes.saturating_sub(self.trailer_bytes));
         if taken > room {
-            // A fault that comes before the limit is the one to report, however the input was split.
+            // A fault in the bytes before the limit is reported first, so that the error does not depend on how the input is split.
             self.line.extend_from_slice(input.get(..room).unwrap_or(input));
             field_line(&self.line, 0).map_err(trailer_error)?;
             return Err(BodyError::TrailersTooLarge);
@@ -363,8 +364,8 @@ fn trailer_error(error: LineError) -> BodyError {
     }
 }
 
-/// Returns true if a field may be a trailer: it does not affect framing, routing, authentication, caching, the connection or the
-/// meaning of the request or response (RFC 9110, sections 6.5.1, 10.1 and 10.2).
+/// Returns true if a field may be a trailer. Such a field does not affect framing, routing, authentication, caching,
+/// the connection or the meaning of the request or response (RFC 9110, sections 6.5.1, 10.1 and 10.2).
 pub fn may_be_trailer(id: NameId) -> bool {
     !matches!(
         id,

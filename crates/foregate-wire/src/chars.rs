@@ -3,7 +3,7 @@
 /// `token` characters of RFC 9110, 5.6.2.
 static TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~", true);
 
-/// A table of the given bytes, with letters and digits when asked.
+/// A table that is true for the given bytes, and for letters and digits if `alphanumeric` is set.
 #[expect(
     clippy::indexing_slicing,
     reason = "evaluated by the compiler, for which a place out of bounds is an error"
@@ -54,13 +54,13 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// Without the blanks around it.
+/// The text without the blanks around it.
 #[inline]
 pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     trim_end(trim_start(bytes))
 }
 
-/// Without the blanks before it.
+/// The text without the blanks before it.
 #[inline]
 pub(crate) fn trim_start(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
@@ -71,7 +71,7 @@ pub(crate) fn trim_start(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Without the blanks after it.
+/// The text without the blanks after it.
 #[inline]
 pub(crate) fn trim_end(mut bytes: &[u8]) -> &[u8] {
     while let [rest @ .., last] = bytes
@@ -110,14 +110,15 @@ pub(crate) fn target_end(bytes: &[u8]) -> usize {
     find(bytes, 0, is, |word| below(word, 0x21) | equal(word, 0x7f) | equal(word, b'#'))
 }
 
-/// Index of the first byte of that value, or the length.
+/// Index of the first byte equal to `wanted`, or the length.
 #[inline]
 pub(crate) fn byte_at(bytes: &[u8], wanted: u8) -> usize {
     find(bytes, 0, |byte| byte == wanted, |word| equal(word, wanted))
 }
 
-/// Index of the first byte from `from` on for which `is` holds, or the length. `is` has no branches, so that the compiler
-/// looks at sixteen bytes at a time. `hits` marks such bytes of a word, and others perhaps.
+/// Index of the first byte from `from` on for which `is` is true, or the length. `is` has no branches, so that the
+/// compiler can test sixteen bytes at once. `hits` marks these bytes in a word; it may mark other bytes behind the
+/// first.
 #[inline(always)]
 fn find(bytes: &[u8], from: usize, is: impl Fn(u8) -> bool, hits: impl Fn(u64) -> u64) -> usize {
     let mut rest = bytes.get(from..).unwrap_or_default();
@@ -150,23 +151,25 @@ fn find(bytes: &[u8], from: usize, is: impl Fn(u8) -> bool, hits: impl Fn(u64) -
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-/// The high bit of each byte of that value. Those above the lowest such byte may be wrong: a borrow can make a false hit.
+/// Sets the high bit of each byte that equals `byte`. Only the lowest set bit is reliable: the subtraction's borrow can
+/// set a bit above it by mistake.
 #[inline]
 pub(crate) fn equal(word: u64, byte: u8) -> u64 {
     let other = word ^ (ONES * u64::from(byte));
     other.wrapping_sub(ONES) & !other & HIGH
 }
 
-/// The high bit of each byte below `bound`, which is at most 0x80; with the same reserve as [`equal`].
+/// Sets the high bit of each byte below `bound`, which is at most 0x80. As with [`equal`], only the lowest set bit is
+/// reliable.
 #[inline]
 pub(crate) fn below(word: u64, bound: u8) -> u64 {
     word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGH
 }
 
-/// The bit that tells the cases of a letter apart, in each byte.
+/// In each byte, the bit by which an upper-case and a lower-case letter differ.
 pub(crate) const SPACES: u64 = 0x2020_2020_2020_2020;
 
-/// The first eight bytes as a word, zeros after fewer.
+/// The first eight bytes as a word, padded with zeros if there are fewer.
 #[inline]
 pub(crate) fn short_word(bytes: &[u8]) -> u64 {
     if let Some(word) = bytes.first_chunk() {
@@ -180,8 +183,8 @@ pub(crate) fn short_word(bytes: &[u8]) -> u64 {
     byte(0) | byte(1) | byte(2)
 }
 
-/// Returns true if two texts are equal except for the case of letters. Compares a word at a time, since names mostly differ in the first.
-/// The last word overlaps the one before.
+/// Returns true if two texts are equal except for the case of letters. Compares eight bytes at a time, because most
+/// names differ in their first eight. The last eight bytes overlap the group before them.
 #[inline]
 pub(crate) fn eq_but_case(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {

@@ -1,30 +1,31 @@
-//! The name and the protocols in a TLS ClientHello (RFC 8446, section 4.1.2), for connections that pass on undecrypted.
+//! The server name and the protocols in a TLS ClientHello (RFC 8446, section 4.1.2), for connections that the proxy
+//! forwards without decrypting them.
 
-/// The parts of a ClientHello that decide about its connection.
+/// The parts of a ClientHello by which its connection is routed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientHello {
     /// The name that the client asks for, lower case, without a dot at its end.
     pub server_name: Option<String>,
-    /// The protocol that the client prefers, as ALPN has it.
+    /// The first protocol in the client's ALPN list.
     pub protocol: Option<Vec<u8>>,
 }
 
-/// The bytes are no ClientHello.
+/// The error for bytes that are no ClientHello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection does not begin with a TLS ClientHello")]
 pub struct NoClientHello;
 
 /// The type of records that hold handshake messages.
 const HANDSHAKE: u8 = 22;
-/// The type of the message.
+/// The handshake type of a ClientHello.
 const CLIENT_HELLO: u8 = 1;
 /// The largest payload of a record.
 const RECORD_MOST: usize = 1 << 14;
 const SERVER_NAME: u16 = 0;
 const ALPN: u16 = 16;
 
-/// Reads the ClientHello at the start of a connection, from as many records as it takes; `None` asks for more input, with the
-/// same bytes again. The caller bounds the input.
+/// Reads the ClientHello at the start of a connection; it may span several records. `None` asks for another call with
+/// the same bytes and more behind them. The caller limits the length of the input.
 ///
 /// # Errors
 /// The bytes cannot become a ClientHello.
@@ -65,7 +66,7 @@ pub fn parse(input: &[u8]) -> Result<Option<ClientHello>, NoClientHello> {
 
 fn read(body: &[u8]) -> Option<ClientHello> {
     let mut hello = ClientHello::default();
-    // The version and the random number.
+    // Skip the version and the random number.
     let mut rest = body.get(34..)?;
     take_short(&mut rest, 1)?;
     take_short(&mut rest, 2)?;
@@ -99,7 +100,7 @@ fn read(body: &[u8]) -> Option<ClientHello> {
     Some(hello)
 }
 
-/// Takes a vector off the start, whose length stands before it in `width` bytes.
+/// Removes a vector from the start of `rest` and returns it. Its length comes before it, in `width` bytes.
 fn take_short<'b>(rest: &mut &'b [u8], width: usize) -> Option<&'b [u8]> {
     let (length, behind) = rest.split_at_checked(width)?;
     let length = length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));

@@ -5,8 +5,8 @@ use crate::headers::HeaderList;
 use crate::method::Version;
 use crate::name_id::NameId;
 
-/// The most names in Connection fields that are looked at one by one; with more, the message is treated as if it
-/// named all its unknown fields.
+/// The most names in Connection fields that are handled one by one. A message with more names is treated as if
+/// Connection named all its unknown fields.
 const MAX_CONNECTION_NAMES: usize = 32;
 
 /// Fields that never cross the proxy.
@@ -22,7 +22,7 @@ const KEPT: u128 = NameId::Host.bit() | NameId::ContentLength.bit() | NameId::Tr
 /// Fields that determine how a body is read.
 const CONTENT: u128 = NameId::ContentType.bit() | NameId::ContentEncoding.bit();
 
-/// The expectation of a client before it sends its body.
+/// The expectation that a request states in Expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// No Expect field.
@@ -33,11 +33,11 @@ pub enum Expectation {
     Unknown,
 }
 
-/// Removes the fields that must not cross the proxy: Connection and those that it names (except Host, Content-Length,
-/// Transfer-Encoding), Keep-Alive, Proxy-Connection, TE, Upgrade, HTTP2-Settings.
+/// Removes the fields that must not cross the proxy: Connection and the fields that it names (except Host,
+/// Content-Length and Transfer-Encoding), Keep-Alive, Proxy-Connection, TE, Upgrade and HTTP2-Settings.
 ///
-/// `TE: trailers` is put back when the message had it and `keep_te_trailers` says that the next hop may know.
-/// Transfer-Encoding and Content-Length stay: framing decides on them. Returns how many fields went.
+/// If `keep_te_trailers` is set and the message had `TE: trailers`, that is put back. Transfer-Encoding and
+/// Content-Length are kept, because framing depends on them. Returns the number of removed fields.
 pub fn strip_hop_by_hop(headers: &mut HeaderList, keep_te_trailers: bool) -> usize {
     if headers.present() & HOP == 0 {
         return 0;
@@ -57,9 +57,8 @@ pub fn strip_hop_by_hop(headers: &mut HeaderList, keep_te_trailers: bool) -> usi
     removed
 }
 
-/// Removes Content-Type and Content-Encoding if Connection names them. They would not cross the proxy anyway
-/// ([`strip_hop_by_hop`]); an inspection of the body has to read it as the next hop will, which does not receive
-/// them.
+/// Removes Content-Type and Content-Encoding if Connection names them. [`strip_hop_by_hop`] would remove them later
+/// anyway. They must be gone before the body is inspected, so that it is read as the next hop will read it.
 pub fn drop_named_content_fields(headers: &mut HeaderList) {
     let may_have = |ids: u128| headers.present() & ids != 0;
     if may_have(NameId::Connection.bit()) && may_have(CONTENT) {
@@ -68,8 +67,8 @@ pub fn drop_named_content_fields(headers: &mut HeaderList) {
     }
 }
 
-/// The names in Connection except those that never cross anyway: no trailer may have such a name either (RFC 9110, section 7.6.1).
-/// `None` for nearly every message.
+/// The names in Connection, except names of fields that never cross the proxy. Trailers with these names must be
+/// removed too (RFC 9110, section 7.6.1). `None` if there are none, as in nearly every message.
 pub fn named_options(headers: &HeaderList) -> Option<NamedOptions> {
     if !headers.contains(NameId::Connection) {
         return None;
@@ -99,8 +98,8 @@ pub fn keep_alive(version: Version, headers: &HeaderList) -> bool {
 
 /// The protocols that the message offers or switches to: the value of Upgrade, when Connection names it.
 ///
-/// `None` when HTTP itself is among them (`h2c`, `h2`, `HTTP/2.0`): such a switch would put requests out of the
-/// proxy's sight. HTTP/1.0 has no Upgrade; that is for the caller to know.
+/// `None` when HTTP itself is among them (`h2c`, `h2`, `HTTP/2.0`): after such a switch the proxy would not see the
+/// requests. HTTP/1.0 has no Upgrade; the caller has to check the version.
 pub fn upgrade(headers: &HeaderList) -> Option<&[u8]> {
     let value = headers.get(NameId::Upgrade)?;
     if headers.count(NameId::Upgrade) > 1 || !has_connection_option(headers, b"upgrade") {
@@ -111,9 +110,9 @@ pub fn upgrade(headers: &HeaderList) -> Option<&[u8]> {
     if protocols.any(is_http) { None } else { Some(value) }
 }
 
-/// The protocols that a request offers, without HTTP itself, which [`upgrade`] tells more of: those that may be asked of an origin.
+/// The protocols that a request offers, without HTTP itself (see [`upgrade`]): the proxy may offer these to an origin.
 ///
-/// `None` when Connection does not name Upgrade, or nothing else is offered.
+/// `None` when Connection does not name Upgrade, or the request offers only HTTP.
 pub fn offered(headers: &HeaderList) -> Option<Vec<u8>> {
     if !has_connection_option(headers, b"upgrade") {
         return None;
@@ -123,8 +122,8 @@ pub fn offered(headers: &HeaderList) -> Option<Vec<u8>> {
     (!offered.is_empty()).then_some(offered)
 }
 
-/// Returns true if HTTP itself is offered (`h2c`, `h2`, `HTTP/2.0`), or settings for it (RFC 7540, section 3.2.1), whether Connection
-/// names them or not.
+/// Returns true if Upgrade offers HTTP itself (`h2c`, `h2`, `HTTP/2.0`) or HTTP2-Settings is present (RFC 7540, section
+/// 3.2.1), even if Connection does not name these fields.
 pub fn offers_http(headers: &HeaderList) -> bool {
     headers.contains(NameId::Http2Settings) || headers.get_all(NameId::Upgrade).flat_map(list).any(is_http)
 }
@@ -147,12 +146,13 @@ pub fn expects_continue(headers: &HeaderList) -> Expectation {
 }
 
 /// Removes the fields with a `_` in their name and returns their number. Programs behind CGI-like interfaces read
-/// `X_Real_IP` as `X-Real-IP`, so a client could forge such a field.
+/// `X_Real_IP` as `X-Real-IP`, so a client could forge `X-Real-IP`.
 pub fn drop_underscore_names(headers: &mut HeaderList) -> usize {
     drop_underscore_names_before(headers, usize::MAX)
 }
 
-/// Like the above, for the fields from before the list's [`arena_len`](HeaderList::arena_len) was `mark`.
+/// Like [`drop_underscore_names`], only for the fields that were added before the list's
+/// [`arena_len`](HeaderList::arena_len) reached `mark`.
 pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> usize {
     if !headers.may_have_underscores() {
         return 0;
@@ -162,8 +162,9 @@ pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> us
     before - headers.len()
 }
 
-/// Removes earlier fields with the name of a known field in which `_` replaces `-`, such as
-/// `Content_Length` and `X_Forwarded_For`: programs that use names with `_` would read them as the real ones.
+/// Removes fields whose name is that of a known field with `_` for `-`, such as `Content_Length` and
+/// `X_Forwarded_For`, if they were added before the list's [`arena_len`](HeaderList::arena_len) reached `mark`.
+/// CGI-like programs would read them as the known fields.
 pub fn drop_misspelt_names_before(headers: &mut HeaderList, mark: usize) -> usize {
     if !headers.may_have_underscores() {
         return 0;
@@ -197,9 +198,9 @@ pub struct NamedOptions {
     known: u128,
     /// The names without an id, concatenated. Empty, and not allocated, for nearly every message.
     unknown: Vec<u8>,
-    /// The end of each of them.
+    /// The end of each name in `unknown`.
     ends: Vec<usize>,
-    /// There were too many to remember: all unknown fields go.
+    /// Set if there were too many names to remember: all unknown fields are removed.
     all_unknown: bool,
 }
 
@@ -228,7 +229,8 @@ impl NamedOptions {
         });
     }
 
-    /// Lengths are compared before bytes: names that a peer made long cost it more than us.
+    /// Returns true if `name` is among the names without an id. Lengths are compared first, so that many long names from a
+    /// peer cost little to compare.
     fn has_unknown(&self, name: &[u8]) -> bool {
         let mut start = 0;
         self.all_unknown

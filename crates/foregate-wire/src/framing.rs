@@ -1,6 +1,6 @@
 //! The one place that decides how long a message's body is (RFC 9112, 6.3).
 //!
-//! A proxy and its origin that disagree on this are open to request smuggling, so every ambiguity is refused.
+//! If a proxy and its origin disagree on the length, requests can be smuggled. So every ambiguity is refused.
 
 use crate::chars::{is_token, trim};
 use crate::head::{RequestHead, ResponseHead};
@@ -30,7 +30,8 @@ impl BodyLength {
     }
 }
 
-/// Why the length of a message cannot be trusted. 400 or 501 and close for a request, 502 for a response.
+/// Why the length of a message cannot be trusted. A request is answered with 400 or 501 and its connection is closed;
+/// for a response, the client gets a 502.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FramingError {
     /// The message has both Content-Length and Transfer-Encoding.
@@ -77,7 +78,7 @@ pub fn request_length(head: &RequestHead) -> Result<BodyLength, FramingError> {
 /// whatever their fields say.
 ///
 /// # Errors
-/// Anything ambiguous, for a response without a body as well; the connection must not be used again.
+/// Anything ambiguous, even if the response has no body; the connection must not be used again.
 pub fn response_length(request_method: &Method, head: &ResponseHead) -> Result<BodyLength, FramingError> {
     if *request_method == Method::Connect && (200..300).contains(&head.status) {
         // RFC 9110, 9.3.6: length fields of such a response are to be ignored.
@@ -116,7 +117,7 @@ pub fn collapse_content_length(headers: &mut HeaderList) {
     }
 }
 
-/// The length in the fields; `None` without such fields.
+/// The body length that Content-Length or Transfer-Encoding states; `None` without these fields.
 fn declared_length(headers: &HeaderList, version: Version) -> Result<Option<BodyLength>, FramingError> {
     if headers.contains(NameId::TransferEncoding) {
         if headers.contains(NameId::ContentLength) {
@@ -131,7 +132,8 @@ fn declared_length(headers: &HeaderList, version: Version) -> Result<Option<Body
     Ok(content_length(headers)?.map(BodyLength::Fixed))
 }
 
-/// Digits only: no sign, no blank, no list, nothing that two readers read differently.
+/// Parses a Content-Length. Only digits are accepted: two readers could understand a sign, a blank or a list
+/// differently.
 fn parse_length(value: &[u8]) -> Result<u64, FramingError> {
     if value.is_empty() {
         return Err(FramingError::BadContentLength);
@@ -150,7 +152,7 @@ fn parse_length(value: &[u8]) -> Result<u64, FramingError> {
     Ok(number)
 }
 
-/// All Transfer-Encoding fields together must name `chunked`, once, and nothing else.
+/// Checks that all Transfer-Encoding fields together name `chunked` once and nothing else.
 fn check_chunked(headers: &HeaderList) -> Result<(), FramingError> {
     let mut chunked = 0;
     let mut unknown = false;

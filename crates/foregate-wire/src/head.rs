@@ -1,8 +1,8 @@
 //! Request and response heads: start line and fields (RFC 9112, 2 to 5).
 //!
-//! The parser gets all unread bytes on each call and keeps only its position, so that input that arrives byte by
-//! byte costs as much as input that arrives at once. Its results depend on the bytes alone, never on the
-//! split: an error belongs to the first byte at which it is certain, limits included.
+//! Each call passes all unread bytes. The parser remembers its position, so input that arrives byte by byte costs
+//! about as much as input that arrives at once. The result depends on the bytes alone, not on how they are split: an
+//! error is reported for the first byte that makes it certain, also if that byte exceeds a limit.
 
 mod error;
 mod line;
@@ -20,7 +20,7 @@ pub const MAX_LEADING_EMPTY_LINES: u8 = 4;
 /// No head is larger than this, whatever the limits say: offsets are 32 bits wide.
 const MAX_HEAD_BYTES: usize = 1 << 30;
 
-/// Bytes of fields up to which they are remembered.
+/// A head's fields are remembered for the next head only if they have at most this many bytes.
 const REMEMBERED: usize = 4096;
 
 /// The limits of a head.
@@ -53,12 +53,12 @@ pub struct RequestHead {
     before: Before,
 }
 
-/// The fields of the last head that was parsed, as they came. Those of a connection's next one are mostly the same, or most of
-/// them are, and need no second look then.
+/// The fields of the last head that was parsed, as they came. The next head on a connection usually repeats all or
+/// most of them, and repeated fields need not be parsed again.
 #[derive(Clone, Debug, Default)]
 struct Before(Option<Box<Fields>>);
 
-/// Fields that were parsed, and within which limits.
+/// Parsed fields, and the limits with which they were parsed.
 #[derive(Clone, Debug)]
 struct Fields {
     headers: HeaderList,
@@ -66,7 +66,7 @@ struct Fields {
 }
 
 impl Before {
-    /// Records the fields of a whole head, unless they are many.
+    /// Records the fields of a complete head, unless they are larger than [`REMEMBERED`].
     #[inline]
     fn remember(&mut self, headers: &HeaderList, limits: &HeadLimits) {
         if headers.arena_len() > REMEMBERED {
@@ -82,13 +82,13 @@ impl Before {
         }
     }
 
-    /// Them, where they were parsed within these limits.
+    /// The remembered fields, if they were parsed with the same limits.
     #[inline]
     fn within(&self, limits: &HeadLimits) -> Option<&HeaderList> {
         self.0.as_deref().filter(|before| before.limits == *limits).map(|before| &before.headers)
     }
 
-    /// Reuses the fields of the last head if the bytes from `at` on are equal and complete. Returns their end.
+    /// Copies the fields of the last head if the input repeats all of them from `at` on. Returns where they end.
     #[inline]
     fn repeat(
         &self,
@@ -125,7 +125,7 @@ impl RequestHead {
         &self.target
     }
 
-    /// Replaces the raw target, for heads that come from elsewhere than the HTTP/1 parser.
+    /// Replaces the raw target, for heads that do not come from the HTTP/1 parser.
     pub fn set_target(&mut self, target: &[u8]) {
         self.target.clear();
         self.target.extend_from_slice(target);
@@ -140,18 +140,19 @@ impl RequestHead {
         self.target.clear();
     }
 
-    /// Bytes of memory that it has.
+    /// The memory that the head has allocated, in bytes.
     pub fn memory(&self) -> usize {
         self.headers.memory() + self.target.capacity() + self.before.memory()
     }
 
-    /// Gives back memory beyond these sizes, so that one large request does not stay for the connection's life.
+    /// Frees memory beyond these sizes, so that one large request does not occupy memory until the connection ends.
     pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
         self.headers.shrink_to(bytes, fields);
         self.target.shrink_to(bytes);
     }
 
-    /// Forgets the fields that are kept to know them again, and keeps their memory: the next request is somebody else's.
+    /// Forgets the last head's fields, which are kept for comparison, but not their memory. Called before a request of
+    /// another client.
     pub fn forget(&mut self) {
         if let Some(before) = &mut self.before.0 {
             before.headers.clear();
@@ -199,12 +200,12 @@ impl ResponseHead {
         self.reason.clear();
     }
 
-    /// The memory that it holds, bytes.
+    /// The memory that the head has allocated, in bytes.
     pub fn memory(&self) -> usize {
         self.headers.memory() + self.reason.capacity() + self.before.memory()
     }
 
-    /// Gives back memory beyond these sizes.
+    /// Frees memory beyond these sizes.
     pub fn shrink_to(&mut self, bytes: usize, fields: usize) {
         self.headers.shrink_to(bytes, fields);
         self.reason.shrink_to(bytes);
@@ -218,18 +219,18 @@ enum Stage {
     Fields,
 }
 
-/// Where the parsing of a head has come to. One per connection and direction; ready for the next head after a complete
-/// one, and after [`reset`](Self::reset).
+/// The position in a head that is being parsed. Each direction of a connection has its own parser. It is ready for the
+/// next head after a complete head, and after [`reset`](Self::reset).
 #[derive(Clone, Debug, Default)]
 pub struct HeadParser {
     stage: Stage,
-    /// Where the line begins that is not complete yet.
+    /// The start of the line that is not complete yet.
     line: usize,
-    /// Up to where that line has been looked at.
+    /// The position up to which this line has been scanned.
     seen: usize,
-    /// Which part of that line `seen` is in: spaces of a request line, colons (0 or 1) of a field line.
+    /// The number of separators before `seen`: spaces in a start line, colons in a field line.
     part: usize,
-    /// The start of the fields: the base of the list's offsets.
+    /// The start of the fields; the offsets in the list count from here.
     base: usize,
     empty_lines: u8,
 }
@@ -247,9 +248,9 @@ impl HeadParser {
 
     /// Parses a request head.
     ///
-    /// `input` holds all unread bytes: those of the last call, and more. `Some(n)` means that the head is
-    /// complete and consumed the first `n` bytes; everything is copied into `head`, so that the buffer is free, and the
-    /// parser is ready for the next head. `None` asks for more input; `head` must not be changed until then.
+    /// `input` holds all unread bytes: those of the last call, and more. `Some(n)` means that the head is complete and has
+    /// `n` bytes. They have been copied into `head`, so the caller may reuse the buffer, and the parser is ready for the
+    /// next head. `None` asks for more input; the caller must not change `head` before the next call.
     ///
     /// # Errors
     /// The first error in the order of the bytes; the parser must be reset after it.
@@ -342,9 +343,9 @@ impl HeadParser {
         Ok(true)
     }
 
-    /// Returns true if the current line is worth parsing: always if it is new, else if the new bytes
-    /// contain the end of the part of the line that is being read. `ends` finds that for each part. So a line is
-    /// parsed a few times at most, and an error shows with the byte that makes it certain.
+    /// Returns true if the current line should be parsed now: if it is new, or if the new bytes contain the end of the
+    /// part that was incomplete (method, target, name, value). `ends` has a function for each part that finds this end. So
+    /// a line is parsed a few times at most, and an error is reported at the byte that makes it certain.
     #[inline]
     fn is_due<const N: usize>(&mut self, window: Window<'_>, ends: [fn(&[u8], usize) -> usize; N]) -> bool {
         if self.seen <= self.line || window.is_full {
@@ -355,8 +356,8 @@ impl HeadParser {
         self.seen < window.bytes.len()
     }
 
-    /// Remembers up to where an incomplete line was looked at, and in which part of it that is. A CR at the end is
-    /// looked at again.
+    /// Remembers how far an incomplete line has been scanned, and in which part the scan ended. A CR at the end is scanned
+    /// again by the next call.
     fn wait(&mut self, window: Window<'_>, separator: u8) {
         let line = window.bytes.get(self.line..).unwrap_or_default();
         let undecided = usize::from(line.last() == Some(&b'\r'));
@@ -380,7 +381,7 @@ impl HeadParser {
         before: &mut Before,
     ) -> Result<Option<usize>, LineError> {
         let read = self.field_lines(input, limits, headers, before.within(limits));
-        // The list never holds an entry without its bytes, neither between two calls nor of a head that is refused.
+        // Append the bytes of all new entries, even if the head is incomplete or refused: no entry may be without its bytes.
         let end = if let Ok(Some(end)) = read { end } else { self.line };
         headers.append_arena(input.get(self.base + headers.arena_len()..end).unwrap_or_default());
         if let Ok(Some(_)) = read {
@@ -390,7 +391,7 @@ impl HeadParser {
         read
     }
 
-    /// Accepts lines that equal those of the last head, in the same place.
+    /// Takes over fields of the last head as long as each line equals the one at the same place in that head.
     #[inline]
     fn repeat_lines(
         &mut self,
@@ -408,7 +409,7 @@ impl HeadParser {
         }
     }
 
-    /// Reads lines as far as they have come. The entries that it makes lack their bytes.
+    /// Parses all complete lines. It adds entries only; the caller appends their bytes to the list.
     #[inline]
     fn field_lines(
         &mut self,
@@ -458,13 +459,13 @@ impl HeadParser {
     }
 }
 
-/// The part of the input that the limits let the current line see.
+/// The input up to the point at which the current line would exceed a limit.
 #[derive(Clone, Copy)]
 struct Window<'a> {
     bytes: &'a [u8],
-    /// The line may not grow beyond these bytes.
+    /// Set if a limit ends the window: the line is too long unless it ends within these bytes.
     is_full: bool,
-    /// The head's limit ends the window, not the line's.
+    /// Set if this is the limit for the head, not the one for a line.
     is_head: bool,
 }
 

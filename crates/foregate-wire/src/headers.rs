@@ -13,7 +13,7 @@ pub const MAX_NAME: usize = u16::MAX as usize;
 const SEPARATOR: &[u8; 2] = b": ";
 const LINE_END: &[u8; 2] = b"\r\n";
 
-/// Stands in the mask of present ids for names with a `_`, which may be mistaken for others.
+/// The bit in the mask of present ids that is set for names with a `_`: a program may confuse these with other names.
 const UNDERSCORE: u128 = 1 << 127;
 
 /// Why a field was refused.
@@ -30,7 +30,7 @@ pub enum FieldError {
     TooLong,
 }
 
-/// One field as it stands in a [`HeaderList`].
+/// One field of a [`HeaderList`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
     /// The id of the name.
@@ -42,14 +42,14 @@ pub struct Field<'a> {
 }
 
 impl fmt::Debug for Field<'_> {
-    /// Secrets show as `<masked>`.
+    /// Writes `<masked>` for the value of a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.name.escape_ascii())?;
         if self.id.is_secret() { f.write_str("<masked>") } else { write!(f, "{}", self.value.escape_ascii()) }
     }
 }
 
-/// Where a field's bytes are in the arena. 16 bytes, so that four of them share a cache line.
+/// The position of a field's bytes in the arena. An entry has 16 bytes, so that four entries fit a cache line.
 #[derive(Clone, Copy)]
 struct FieldEntry {
     name_start: u32,
@@ -74,8 +74,8 @@ impl FieldEntry {
         arena.get(start..start + self.value_len as usize).unwrap_or_default()
     }
 
-    /// Returns true if the field has the name with this id, in any case. Names without an id mostly differ in their
-    /// lengths.
+    /// Returns true if the field has this name, regardless of case. `name` is compared only if the id is unknown and the
+    /// lengths are equal.
     #[inline(always)]
     fn is(self, id: NameId, name: &[u8], arena: &[u8]) -> bool {
         self.id == id
@@ -93,7 +93,7 @@ impl FieldEntry {
         Field { id: self.id, name: self.name(arena), value: self.value(arena) }
     }
 
-    /// Where the line ends that the buffer has of this field, if that is `name: value CRLF`, byte for byte.
+    /// The end of the field's line in the buffer, if the buffer holds exactly `name: value CRLF` for it.
     #[inline]
     fn line_end(self, arena: &[u8]) -> Option<usize> {
         let (start, name_len) = (self.name_start as usize, usize::from(self.name_len));
@@ -132,8 +132,8 @@ struct FieldTable {
 }
 
 impl FieldTable {
-    /// Where the first field of a name is, from there on. Most names that are looked for are absent, so lengths are compared
-    /// first, and the name's bytes only where they are the same.
+    /// The position of the first field with a name, from `from` on. Most names that are looked up are absent, so lengths
+    /// are compared first, and bytes only if the lengths are equal.
     #[inline]
     fn position_of(&self, id: NameId, name: &[u8], from: usize) -> Option<usize> {
         let entries = self.entries.get(from..)?;
@@ -144,7 +144,7 @@ impl FieldTable {
         at.map(|at| from + at)
     }
 
-    /// Bytes that the arena can still take: offsets are 32 bits wide.
+    /// The number of bytes for which the arena has room, because offsets are 32 bits wide.
     fn room(&self) -> usize {
         (u32::MAX as usize).saturating_sub(self.arena.len())
     }
@@ -184,11 +184,11 @@ impl FieldTable {
         entry.value_len = value.len() as u32;
     }
 
-    /// Removes the fields of a name from this position on; says how many.
+    /// Removes the fields of a name from this position on and returns their number.
     fn remove_from(&mut self, from: usize, id: NameId, name: &[u8]) -> usize {
         let Some(first) = self.position_of(id, name, from) else { return 0 };
         self.entries.remove(first);
-        // Mostly, this was the only field of the name.
+        // Usually there is no other field with the name.
         if self.position_of(id, name, first).is_none() {
             return 1;
         }
@@ -203,9 +203,9 @@ impl FieldTable {
 
 /// Fields in the order in which they came, with their case and their duplicates.
 ///
-/// All bytes live in one buffer and each field is 16 bytes beside it, so that a list that is cleared and filled again
-/// allocates nothing. Removing leaves the bytes in the buffer until [`clear`](Self::clear). The buffer has fields as the
-/// lines that HTTP/1 makes of them wherever it can, so that writing a head is copying a few pieces.
+/// One buffer holds the bytes of all fields, and each field has an entry of 16 bytes. So a list that is cleared and
+/// filled again allocates nothing. The bytes of removed fields remain in the buffer until [`clear`](Self::clear). If
+/// possible, the buffer holds a field as its HTTP/1 line, so that a head is written by copying a few pieces.
 #[derive(Default)]
 pub struct HeaderList {
     table: FieldTable,
@@ -238,7 +238,7 @@ impl HeaderList {
         self.table.entries.reserve(fields);
     }
 
-    /// Bytes of memory that it has.
+    /// The memory that the list has allocated, in bytes.
     pub fn memory(&self) -> usize {
         self.table.arena.capacity() + self.table.entries.capacity() * size_of::<FieldEntry>()
     }
@@ -290,7 +290,7 @@ impl HeaderList {
         Ok(())
     }
 
-    /// Adds the fields of another list at the end. One that would be beyond 4 GiB leaves the list as it was.
+    /// Adds the fields of another list at the end. A field that would make the list larger than 4 GiB is not added.
     pub fn append(&mut self, other: &Self) {
         if self.table.room() < other.table.arena.len() {
             return;
@@ -333,27 +333,27 @@ impl HeaderList {
         entries.iter().filter(move |entry| entry.id == id).map(|entry| entry.value(&self.table.arena))
     }
 
-    /// Number and value of the first field of any name, whatever its case, among those from `from` on.
+    /// The number and the value of the first field with this name, regardless of case, from number `from` on.
     #[inline]
     pub fn find_name(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
         let at = self.position_of(NameId::from_name(name), name, from)?;
         self.table.entries.get(at).map(|entry| (at, entry.value(&self.table.arena)))
     }
 
-    /// Place and value of the next field with the name of the one at this place, without another lookup of the name.
+    /// The number and the value of the next field with the same name as field number `at`. The name is not looked up again.
     pub fn find_again(&self, at: usize) -> Option<(usize, &[u8])> {
         let entry = *self.table.entries.get(at)?;
         let at = self.position_of(entry.id, entry.name(&self.table.arena), at + 1)?;
         self.table.entries.get(at).map(|entry| (at, entry.value(&self.table.arena)))
     }
 
-    /// The first value of any name, whatever its case.
+    /// The first value of a field with this name, regardless of case. The name need not be a known one.
     pub fn get_name(&self, name: &[u8]) -> Option<&[u8]> {
         let mut values = self.get_all_name(name);
         values.next()
     }
 
-    /// All values of any name, whatever its case, in order.
+    /// All values of the fields with this name, regardless of case, in order. The name need not be a known one.
     pub fn get_all_name<'a, 'n>(&'a self, name: &'n [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         let id = NameId::from_name(name);
         let arena = &self.table.arena;
@@ -376,7 +376,7 @@ impl HeaderList {
         self.table.entries.iter().filter(|entry| entry.id == id).count()
     }
 
-    /// Removes all fields of a known name and says how many there were.
+    /// Removes all fields of a known name and returns their number.
     #[inline]
     pub fn remove(&mut self, id: NameId) -> usize {
         if !self.present.may_have(id) || id == NameId::Unknown {
@@ -387,7 +387,7 @@ impl HeaderList {
         removed
     }
 
-    /// Removes all fields of any name, whatever its case, and says how many there were.
+    /// Removes all fields with this name, regardless of case, and returns their number. The name need not be a known one.
     pub fn remove_name<'n>(&mut self, name: impl Into<FieldName<'n>>) -> usize {
         let name = name.into();
         let (id, name) = (name.id(), name.bytes());
@@ -401,7 +401,7 @@ impl HeaderList {
         removed
     }
 
-    /// Keeps the fields for which `keep` says so, in their order. One pass.
+    /// Keeps the fields for which `keep` returns true, in their order. One pass.
     #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
         let arena = &self.table.arena;
@@ -416,8 +416,8 @@ impl HeaderList {
         self.present = PresentIds(present);
     }
 
-    /// Keeps the fields that `keep` accepts, and those that were added since [`arena_len`](Self::arena_len) was `mark`:
-    /// replacing a value does not change a field's age.
+    /// Keeps the fields that `keep` accepts, and all fields that were added after [`arena_len`](Self::arena_len) was
+    /// `mark`. Replacing a field's value does not make it a new field.
     pub fn retain_before(&mut self, mark: usize, mut keep: impl FnMut(Field<'_>) -> bool) {
         let arena = &self.table.arena;
         let mut present = self.present.0 & UNDERSCORE;
@@ -431,8 +431,8 @@ impl HeaderList {
         self.present = PresentIds(present);
     }
 
-    /// Gives a known name exactly this value: the first field of that name takes it and keeps its place, the others
-    /// go; without one the field is added at the end. The caller has validated the value.
+    /// Gives a known name exactly this value: the first field with the name gets it and keeps its place, and the others are
+    /// removed. If there is none, the field is added at the end. The caller has validated the value.
     pub fn set(&mut self, id: NameId, value: &[u8]) {
         if id == NameId::Unknown {
             return;
@@ -540,8 +540,8 @@ impl HeaderList {
         self.table.entries.push(FieldEntry { name_start, value_start, value_len, name_len, id });
     }
 
-    /// For the head parser: takes the fields of `earlier`, which are just those that `text` begins with. How much of it they
-    /// are.
+    /// For the head parser: copies all fields of `earlier` if `text` begins with exactly their lines and the empty line.
+    /// Returns the length of these lines.
     #[inline]
     pub(crate) fn repeat(&mut self, earlier: &Self, text: &[u8]) -> Option<usize> {
         if earlier.table.arena.is_empty() || !text.starts_with(&earlier.table.arena) {
@@ -551,8 +551,8 @@ impl HeaderList {
         Some(earlier.table.arena.len())
     }
 
-    /// For the head parser: takes the next field of `earlier`, a whole head, if `text` begins with just that line. The bytes of the
-    /// field are, or are about to be, at this offset of the arena. How long the line is.
+    /// For the head parser: adds the next field of `earlier`, which is a complete head, if `text` begins with the same
+    /// line. The field's bytes are, or will be, at `offset` in the arena. Returns the length of the line.
     #[inline]
     pub(crate) fn repeat_line(&mut self, earlier: &Self, offset: usize, text: &[u8]) -> Option<usize> {
         let number = self.table.entries.len();
@@ -573,7 +573,7 @@ impl HeaderList {
         Some(line.len())
     }
 
-    /// For the head parser: the bytes that entries point at.
+    /// For the head parser: appends bytes to which entries point already.
     #[inline]
     pub(crate) fn append_arena(&mut self, bytes: &[u8]) {
         self.table.arena.extend_from_slice(bytes);
@@ -584,7 +584,7 @@ fn line_len(name: &[u8], value: &[u8]) -> usize {
     name.len().saturating_add(value.len()).saturating_add(SEPARATOR.len() + LINE_END.len())
 }
 
-/// Checks a field from outside and returns its value without blanks around it.
+/// Checks a field that no parser has validated, and returns its value without the blanks around it.
 pub(crate) fn check_field<'a>(name: &[u8], value: &'a [u8]) -> Result<&'a [u8], FieldError> {
     if !is_token(name) {
         return Err(FieldError::BadName);
@@ -601,7 +601,7 @@ impl Clone for HeaderList {
         Self { table: FieldTable { arena: arena.clone(), entries: entries.clone() }, present: self.present }
     }
 
-    /// Copies into the memory that is there already.
+    /// Copies `source` into the memory that this list has already.
     fn clone_from(&mut self, source: &Self) {
         self.table.arena.clone_from(&source.table.arena);
         self.table.entries.clone_from(&source.table.entries);

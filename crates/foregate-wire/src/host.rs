@@ -11,7 +11,7 @@ use crate::target::Target;
 /// The longest authority that is accepted, in bytes.
 pub const MAX_AUTHORITY: usize = 255;
 
-/// The characters of a host name: letters, digits and these.
+/// The characters of a host name: letters, digits, `-`, `_` and `.`.
 static NAME: [bool; 256] = table(b"-_.", true);
 
 /// Why an authority was refused: 400.
@@ -23,7 +23,7 @@ pub enum HostError {
     /// More than one Host field.
     #[error("the request has more than one Host field")]
     Repeated,
-    /// There is no host.
+    /// An authority without a host.
     #[error("the host is empty")]
     Empty,
     /// More than [`MAX_AUTHORITY`] bytes.
@@ -65,11 +65,11 @@ pub struct Authority<'a> {
     pub kind: HostKind,
 }
 
-/// The authority that a request is for (RFC 9112, 3.2.2): that of its target, if the target has one, else that of its
-/// Host field. `None` for HTTP/1.0 without either. `out` is scratch space for the result.
+/// The authority to which a request is addressed (RFC 9112, 3.2.2): the target's authority if it has one, otherwise the
+/// Host field. `None` for an HTTP/1.0 request without either. The result borrows from `out`, which is overwritten.
 ///
 /// # Errors
-/// Host missing from HTTP/1.1, repeated, or not valid, even when the target's authority replaces it.
+/// Host is missing from an HTTP/1.1 request, repeated, or invalid, even if the target's authority replaces it.
 pub fn request_authority<'a>(
     head: &RequestHead,
     target: &Target<'_>,
@@ -131,7 +131,7 @@ pub fn parse_authority<'a>(raw: &[u8], out: &'a mut String) -> Result<Authority<
     Ok(Authority { host: out, port, kind })
 }
 
-/// Digits only; nothing at all stands for the scheme's own port.
+/// Parses a port, which must be digits only. An empty text means the scheme's default port.
 fn parse_port(digits: &[u8]) -> Result<Option<u16>, HostError> {
     if digits.is_empty() {
         return Ok(None);
@@ -178,7 +178,8 @@ fn normalize_name(name: &[u8], out: &mut String) -> Result<HostKind, HostError> 
     Ok(HostKind::Name)
 }
 
-/// The key for limits per client: an IPv6 client can choose any address in a network of 64 bits.
+/// The key for limits per client: the IPv4 address, or the /64 network of an IPv6 address, because an IPv6 client can
+/// use any address in its /64.
 pub fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),

@@ -1,9 +1,10 @@
 //! Header blocks of HTTP/2 (RFC 7541): inspection without a copy, and encoding.
 //!
-//! An [`Inspector`] follows all blocks that a peer sends, decides if each is well-formed, and shows its fields. It
-//! can run in front of another decoder that would end the connection for an error of a stream, or would ignore
-//! it: a malformed block can be replaced by another one ([`InspectedBlock::substitute`]) that leaves that decoder's dynamic table
-//! in step with the peer's, holds nothing malformed that later blocks could refer to, and is refused by any decoder.
+//! An [`Inspector`] reads all blocks that a peer sends, decides if each is well-formed, and shows its fields. It can
+//! run in front of another decoder that would end the whole connection for one malformed block, or would ignore the
+//! fault. The inspector then replaces the block ([`InspectedBlock::substitute`]). The replacement keeps the decoder's
+//! dynamic table in step with the peer's, adds no malformed entry to which later blocks could refer, and is refused by
+//! any decoder.
 //!
 //! An [`Encoder`] writes the blocks for a peer.
 //!
@@ -36,19 +37,19 @@ use core::ops::Range;
 use judge::{Judge, Kind};
 use table::{Entry, OVERHEAD, STATIC, TRANSFER_ENCODING, Table, static_field, static_kind};
 
-/// The size of the dynamic table before SETTINGS say otherwise, bytes (RFC 9113, section 6.5.2).
+/// The size of the dynamic table in bytes until SETTINGS change it (RFC 9113, section 6.5.2).
 pub const INITIAL_TABLE: usize = 4096;
 
 /// The most bytes of an integer, including the one with the prefix.
 const INTEGER_BYTES: usize = 5;
 
-/// Why a connection must end for a header block.
+/// An error in a header block for which the connection must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BlockError {
     /// A block that cannot be decoded: COMPRESSION_ERROR (RFC 9113, section 4.3).
     #[error("the header block cannot be decoded")]
     Compression,
-    /// Its fields are larger than the limit for them.
+    /// The block's fields are larger than the limit.
     #[error("the header block holds too much")]
     TooLarge,
 }
@@ -61,19 +62,19 @@ pub struct Inspector {
     largest: usize,
     /// The limit on the sizes of all fields of a block.
     list_limit: usize,
-    /// The least and the last size that the block has set.
+    /// The smallest and the last table size that the block has set.
     resized: Option<(usize, usize)>,
 }
 
 impl Inspector {
-    /// For a connection on which SETTINGS_HEADER_TABLE_SIZE is announced as `table` bytes. The fields of a block may
-    /// have `list_limit` bytes, each counted with 32 bytes more.
+    /// An inspector for a connection on which SETTINGS_HEADER_TABLE_SIZE is announced as `table` bytes. The fields of a
+    /// block may have `list_limit` bytes; each field counts 32 bytes more than its name and value have.
     pub fn new(table: usize, list_limit: usize) -> Self {
         let largest = table.max(INITIAL_TABLE);
         Self { table: Table::new(INITIAL_TABLE), largest, list_limit, resized: None }
     }
 
-    /// Looks at the next header block, which must be whole. `scratch` is overwritten; it should serve all calls.
+    /// Inspects the next header block, which must be complete. `scratch` is overwritten; reuse it for all calls.
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ impl Inspector {
                 self.literal(&literal, block, scratch)?
             } else {
                 let size = reader.integer(first, 5)?;
-                // RFC 7541, section 4.2: at the start of a block, within the announced size.
+                // RFC 7541, section 4.2: a new size must come before all fields, and be within the announced size.
                 if fields || size > self.largest {
                     return Err(BlockError::Compression);
                 }
@@ -130,13 +131,13 @@ impl Inspector {
         Ok(InspectedBlock { inspector: self, block, interim, list, fault: judge.verdict() })
     }
 
-    /// Gives back the memory that one large block needed.
+    /// Frees the memory that a single large block needed.
     pub fn trim(&mut self) {
         self.table.trim();
     }
 
-    /// The size of the dynamic table's field that a single byte refers to, if it is well-formed: most of a usual block consists of such
-    /// bytes.
+    /// The size of the field in the dynamic table to which a single byte refers, if the field is well-formed. Usual blocks
+    /// consist mostly of such bytes.
     #[inline]
     fn plain(&self, first: u8) -> Option<usize> {
         let number =
@@ -201,7 +202,7 @@ impl Inspector {
     }
 }
 
-/// How large a list of fields is.
+/// The size of a list of fields.
 #[derive(Debug, Clone, Copy, Default)]
 struct List {
     /// Bytes, with [`OVERHEAD`] for each field.
@@ -209,9 +210,9 @@ struct List {
     /// The number of fields, without pseudo-fields; each piece of a cookie counts.
     count: usize,
     has_cookie: bool,
-    /// Bytes of names and values that the dynamic table has, and not the block.
+    /// The bytes of names and values that are not in the block, but come from the dynamic table.
     repeated: usize,
-    /// The size of the largest of these.
+    /// The size of the largest field that is no pseudo-field, with [`OVERHEAD`].
     largest: usize,
 }
 
@@ -223,20 +224,20 @@ impl List {
         self.largest = self.largest.max(size);
     }
 
-    /// A cookie may come in any number of pieces, since readers see one field. Each piece counts its bytes, and the 32
-    /// of any field.
+    /// Adds a piece of a cookie. All pieces count as one field, because a reader gets them joined. For the size, each piece
+    /// counts its bytes and [`OVERHEAD`].
     fn add_crumb(&mut self, size: usize) {
         self.add(size);
         self.count -= usize::from(core::mem::replace(&mut self.has_cookie, true));
     }
 }
 
-/// The relevant facts of a field.
+/// A decoded field's kind, fault and size.
 struct JudgedField {
     kind: Kind,
     fault: Option<MalformedReason>,
     size: usize,
-    /// Bytes of name and value that the dynamic table has, and not the block.
+    /// The bytes of the name and the value that are not in the block, but come from the dynamic table.
     repeated: usize,
 }
 
@@ -247,7 +248,7 @@ enum NamedField {
     Text(DecodedField),
 }
 
-/// A block that has been decoded, until the next one is.
+/// A decoded block. It borrows the inspector, so it must be dropped before the next block is inspected.
 #[derive(Debug)]
 pub struct InspectedBlock<'i> {
     inspector: &'i Inspector,
@@ -258,7 +259,7 @@ pub struct InspectedBlock<'i> {
 }
 
 impl InspectedBlock<'_> {
-    /// The first reason for which the message is malformed.
+    /// The first fault that makes the message malformed.
     #[inline]
     pub fn fault(&self) -> Option<MalformedReason> {
         self.fault
@@ -270,26 +271,26 @@ impl InspectedBlock<'_> {
         self.interim
     }
 
-    /// Bytes of its names and values, with 32 for each field (RFC 9113, section 6.5.2).
+    /// The bytes of the block's names and values, plus 32 for each field (RFC 9113, section 6.5.2).
     #[inline]
     pub fn size(&self) -> usize {
         self.list.size
     }
 
-    /// Bytes of its names and values that are taken from the dynamic table, each time that they are. Where each entry is taken once, that is
-    /// less than the size of the table.
+    /// The bytes of names and values that come from the dynamic table. An entry counts each time that the block refers to
+    /// it: if it refers to each entry only once, this is less than the size of the table.
     #[inline]
     pub fn repeated(&self) -> usize {
         self.list.repeated
     }
 
-    /// The number of its fields, without pseudo-fields. The pieces of a cookie are one.
+    /// The number of the block's fields, without pseudo-fields. All pieces of a cookie count as one field.
     #[inline]
     pub fn count(&self) -> usize {
         self.list.count
     }
 
-    /// Bytes of name and value of its largest field that is no pseudo-field.
+    /// The bytes of name and value of the block's largest field that is no pseudo-field.
     #[inline]
     pub fn longest(&self) -> usize {
         self.list.largest.saturating_sub(OVERHEAD)
@@ -300,8 +301,8 @@ impl InspectedBlock<'_> {
         self.representations(scratch, |_, _, name, value| show(name, value));
     }
 
-    /// Appends the block to `out` without the fields of this name, except those that it adds to the table: decoders have to add them, too.
-    /// Returns false, and appends nothing, if there was none to remove.
+    /// Appends the block to `out` without the fields of this name. A field that the block adds to the dynamic table is
+    /// kept, because a decoder has to add it too. Returns false, and appends nothing, if there was no field to remove.
     pub fn without(&self, name: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
         let (mut kept, begin) = (0, out.len());
         self.representations(scratch, |place, adds, found, _| {
@@ -318,10 +319,11 @@ impl InspectedBlock<'_> {
         true
     }
 
-    /// Shows where each field is in the block, whether it may be added to the table, its name and its value.
+    /// Calls `show` for each field with its range in the block, true if it is to be added to the table, its name and its
+    /// value.
     fn representations(&self, scratch: &mut Vec<u8>, mut show: impl FnMut(Range<usize>, bool, &[u8], &[u8])) {
         let table = &self.inspector.table;
-        // How many entries there were at each time.
+        // The number of table entries, evicted ones included, at the current point of the block.
         let mut count = table.mark;
         let mut reader = Reader { block: self.block, at: 0 };
         let entry = |count: usize, index: usize| match index.checked_sub(STATIC) {
@@ -365,10 +367,11 @@ impl InspectedBlock<'_> {
         }
     }
 
-    /// Appends a block to `out` that is malformed itself (it holds a Transfer-Encoding), whatever was wrong with this one, and
-    /// makes the same of the table of a decoder as [`Self::harmless`]. It is no longer than the largest table and 16 bytes.
+    /// Appends to `out` a block that any decoder refuses as malformed, because it holds a Transfer-Encoding. It changes a
+    /// decoder's table as [`Self::harmless`] does. It has at most the bytes of the largest table plus 16.
     ///
-    /// `false` if there is none, because an entry is too small for it: name and value are both empty.
+    /// Returns false if no such block is possible: a malformed entry has an empty name and an empty value, so no valid
+    /// entry has its size.
     #[must_use]
     pub fn substitute(&self, out: &mut Vec<u8>) -> bool {
         let made = self.harmless(out);
@@ -379,18 +382,19 @@ impl InspectedBlock<'_> {
         made
     }
 
-    /// Appends a block to `out` that changes the dynamic table of a decoder as this block would, if the decoder has read all earlier blocks.
-    /// Well-formed entries stay as they are. A malformed entry becomes another one of the same size, with the same name if the name is well-formed.
-    /// The block can serve as the trailers of a finished stream.
+    /// Appends to `out` a block that changes a decoder's dynamic table as this block would, if the decoder has read all
+    /// earlier blocks. Well-formed entries are added unchanged. A malformed entry is replaced by a valid one of the same
+    /// size, which keeps the name if that is well-formed. The block can be sent as the trailers of a finished stream.
     ///
-    /// `false` as for [`Self::substitute`].
+    /// Returns false in the same case as [`Self::substitute`].
     #[must_use]
     pub fn harmless(&self, out: &mut Vec<u8>) -> bool {
         self.write_sizes(out);
         self.write_fresh(out)
     }
 
-    /// Appends the sizes that the block has set, or that empty a table which it has emptied.
+    /// Appends the table sizes that the block has set. If the block has evicted all earlier entries, the sizes 0 and the
+    /// present one empty the decoder's table too.
     fn write_sizes(&self, out: &mut Vec<u8>) {
         let table = &self.inspector.table;
         let resized = match (table.cleared, self.inspector.resized) {
@@ -412,7 +416,7 @@ impl InspectedBlock<'_> {
             let (name, value) = (table.name(entry), table.value(entry));
             let (name, filler) = match (entry.kind, entry.fault) {
                 (_, None) => (name, None),
-                // Later blocks may give this name another value.
+                // Keep a valid name, because later blocks may refer to it with another value.
                 (kind, _) if kind != Kind::Malformed => (name, Some(value.len())),
                 _ => match (name.len() + value.len()).checked_sub(1) {
                     Some(filler) => (&b"x"[..], Some(filler)),
@@ -441,7 +445,7 @@ const LITERAL: u8 = 0;
 const HUFFMAN: u8 = 0x80;
 
 struct Literal {
-    /// Set if it is added to the table.
+    /// Set if the field is added to the table.
     indexed: bool,
     name: Name,
     value: BlockText,
@@ -452,7 +456,7 @@ enum Name {
     Text(BlockText),
 }
 
-/// Where in the block a string is.
+/// The position of a string in the block.
 #[derive(Clone, Copy)]
 struct BlockText {
     start: usize,
@@ -475,7 +479,7 @@ impl BlockText {
     }
 }
 
-/// Where a string is that has been decoded.
+/// The position of a decoded string: in the block, or in the scratch space.
 enum DecodedField {
     Block(Range<usize>),
     Scratch(Range<usize>),
@@ -505,7 +509,7 @@ impl Reader<'_> {
         self.block.get(self.at).copied()
     }
 
-    /// The representation that `first` begins, when it is a literal; `None`, and nothing is taken, when it is a size.
+    /// The literal that begins with `first`. `None` if `first` begins a table size; then no input is consumed.
     fn literal(&mut self, first: u8) -> Result<Option<Literal>, BlockError> {
         let (indexed, prefix) = match first {
             LITERAL_INDEXED.. => (true, 6),
@@ -550,8 +554,8 @@ impl Reader<'_> {
     }
 }
 
-/// Appends an integer that begins in the last `prefix` bits of a byte, of which `first` has the others (RFC 7541,
-/// section 5.1).
+/// Appends an integer (RFC 7541, section 5.1). It begins in the last `prefix` bits of a byte; `first` has this byte's
+/// other bits.
 #[inline(always)]
 fn write_integer(out: &mut Vec<u8>, first: u8, prefix: u32, value: usize) {
     let most = (1usize << prefix) - 1;

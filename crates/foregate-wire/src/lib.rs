@@ -17,7 +17,7 @@
 //! let limits = HeadLimits::default();
 //! let (mut parser, mut head) = (HeadParser::new(), RequestHead::new());
 //!
-//! // Half a head: more input is needed. The same bytes come again, with more behind them.
+//! // Half a head: more input is needed. The next call passes the same bytes, with more behind them.
 //! assert_eq!(parser.parse_request(&input[..20], &limits, &mut head), Ok(None));
 //! let consumed = parser.parse_request(input, &limits, &mut head)?.ok_or("incomplete")?;
 //! assert_eq!(head.target(), b"/upload");
@@ -32,7 +32,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
-// Peers control the offsets: an invalid one must not stop the process.
+// Peers control offsets, and an invalid offset must not cause a panic.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod body;

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::chars::is_token;
 
-/// The longest method that is understood, in bytes; a longer one is answered with 501.
+/// The longest accepted method, in bytes. A request with a longer method is answered with 501.
 pub const MAX_METHOD: usize = 24;
 
 /// A request method (RFC 9110, 9). `Copy`, never allocates.
@@ -86,13 +86,14 @@ impl Method {
         core::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// Returns true if repeated requests have the effect of one (RFC 9110, 9.2.2).
+    /// Returns true if the method is idempotent: several equal requests have the effect of one (RFC 9110, 9.2.2).
     #[inline]
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)
     }
 
-    /// Returns true if its requests usually have a body, so that one without should say so (RFC 9110, 8.6).
+    /// Returns true if requests with this method usually have a body. Such a request without a body should have
+    /// `Content-Length: 0` (RFC 9110, 8.6).
     #[inline]
     pub fn has_body_usually(&self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)
@@ -124,7 +125,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// The protocol version of a message. Ordered.
+/// The protocol version of a message, ordered from old to new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// HTTP/1.0
@@ -139,7 +140,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As logs write it: `HTTP/1.1`, `HTTP/2`.
+    /// The version as logs write it: `HTTP/1.1`, `HTTP/2`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",

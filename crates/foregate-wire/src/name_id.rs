@@ -1,7 +1,7 @@
-//! Ids for the field names that a proxy meets every day.
+//! Ids for common field names.
 //!
-//! A known name is one byte, so that looking for a field is a comparison of bytes and asking for an absent one is a
-//! test of one bit (see [`HeaderList`](crate::HeaderList)).
+//! The id is one byte. So a field is found by comparing bytes, and testing one bit shows that a field is absent (see
+//! [`HeaderList`](crate::HeaderList)).
 
 use crate::chars::{SPACES, has, short_word};
 
@@ -19,7 +19,7 @@ macro_rules! names {
             )*
         }
 
-        /// Every known name, at the place of its id.
+        /// Every known name, at the index of its id.
         const ALL: &[NameId] = &[NameId::Unknown, $(NameId::$variant),*];
         const LOWER: &[&str] = &["", $($lower),*];
         const CANONICAL: &[&str] = &["", $($canonical),*];
@@ -138,10 +138,11 @@ names! {
 
 /// Slots of the table from hash to id. A power of two.
 const SLOTS: usize = 1024;
-/// Makes [`hash`] free of collisions over the known names; found by trying, checked when this file is compiled.
+/// A multiplier with which [`hash`] has no collisions between known names. It was found by trial; the compiler checks
+/// it.
 const MULTIPLIER: u64 = 0x8d72_8cbe_0741_1c3d;
 
-/// From hash to id, 0 where no known name has that hash.
+/// The id for each hash; 0 if no known name has the hash.
 static TABLE: [u8; SLOTS] = build_table();
 
 #[expect(
@@ -161,7 +162,7 @@ const fn build_table() -> [u8; SLOTS] {
     table
 }
 
-/// Of the first and the last eight bytes, whatever their case, and the length.
+/// The hash of a name: of its first and last eight bytes, regardless of case, and its length.
 #[inline(always)]
 const fn hash(first: u64, last: u64, length: usize) -> usize {
     let first = (first | SPACES).wrapping_mul(MULTIPLIER);
@@ -172,12 +173,12 @@ const fn hash(first: u64, last: u64, length: usize) -> usize {
 /// The longest known name, in bytes.
 pub(crate) const LONGEST: usize = 32;
 
-/// A known name in lower case, zeros after it, so that it can be compared a word at a time.
+/// A known name in lower case, padded with zeros so that it can be compared a word at a time.
 #[derive(Clone, Copy)]
 struct KnownName {
     len: usize,
     words: [Word; LONGEST / 8],
-    /// Its last eight bytes; the first word, if it has fewer.
+    /// The name's last eight bytes; for a shorter name, its first word.
     last: Word,
 }
 
@@ -185,7 +186,7 @@ struct KnownName {
 #[derive(Clone, Copy)]
 struct Word {
     bytes: u64,
-    /// The bits in which other cases of its letters differ.
+    /// The bits by which upper-case and lower-case letters of the word differ.
     cases: u64,
 }
 
@@ -233,7 +234,7 @@ impl Word {
 }
 
 impl NameId {
-    /// The id of a name, whatever its case; [`NameId::Unknown`] when it has none.
+    /// The id of a name, regardless of case; [`NameId::Unknown`] if the name has none.
     #[inline]
     pub fn from_name(name: &[u8]) -> Self {
         let first = short_word(name);
@@ -250,7 +251,7 @@ impl NameId {
         }
     }
 
-    /// The id of the name that is the first `length` of these bytes.
+    /// The id of the name in the first `length` of these bytes.
     #[inline]
     pub(crate) fn from_text(text: &[u8; LONGEST], length: usize) -> Self {
         text.get(..length).map_or(Self::Unknown, Self::from_name)
@@ -303,10 +304,10 @@ impl<'n> FieldName<'n> {
         self.bytes
     }
 
-    /// Returns true if it has a `_`.
+    /// Returns true if the name has a `_`.
     #[inline]
     pub fn has_underscore(self) -> bool {
-        // No known name has one.
+        // No known name has a `_`.
         self.id == NameId::Unknown && has(self.bytes, b'_')
     }
 }

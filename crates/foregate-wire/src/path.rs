@@ -1,7 +1,7 @@
 //! The normal form of a path (RFC 3986, 6.2.2) and of a query.
 //!
-//! Routing, rules, cache keys, the firewall and the origin all see this form, so no spelling of a path reaches
-//! something that another spelling would not.
+//! Routing, rules, cache keys, the firewall and the origin all see this form, so all spellings of a path are treated
+//! alike.
 
 use crate::chars::{of, table};
 use crate::target::TargetError;
@@ -9,10 +9,10 @@ use crate::target::TargetError;
 /// The treatment of several slashes in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slashes {
-    /// They become one.
+    /// Several slashes become one.
     #[default]
     Merge,
-    /// They stay.
+    /// Several slashes are kept.
     Keep,
 }
 
@@ -20,19 +20,20 @@ pub enum Slashes {
 pub(crate) static UNRESERVED: [bool; 256] = table(b"-._~", true);
 /// The characters that a path contains unencoded: `pchar` and `/`, without `%`.
 pub(crate) static PATH: [bool; 256] = table(b"-._~!$&'()*+,;=:@/", true);
-/// The characters that a query contains unencoded. More than in RFC 3986, since browsers send them raw: brackets, braces, `|`, `\`, `^`,
-/// `` ` ``. Controls, spaces, quotes, `<`, `>`, `#` and bytes from 0x80 on are encoded.
+/// The characters that a query contains unencoded. These are more than in RFC 3986, because browsers send brackets,
+/// braces, `|`, `\`, `^` and `` ` `` unencoded. Controls, spaces, quotes, `<`, `>`, `#` and bytes from 0x80 on are
+/// encoded.
 static QUERY: [bool; 256] = table(b"-._~!$&'()*+,;=:@/?%[]{}|\\^`", true);
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// Appends the normal form of a raw path to `out`.
 ///
 /// Encoded unreserved characters are decoded, other encodings get upper-case digits, bytes that a path cannot hold are
-/// encoded, dot segments are resolved (`..` at the root stays at the root) and slashes are merged or kept. `%2F` stays encoded:
-/// it is no separator. Normalising is idempotent.
+/// encoded, dot segments are resolved (`..` at the root stays at the root) and slashes are merged or kept. `%2F` stays
+/// encoded, because it does not separate segments. Normalising is idempotent.
 ///
 /// # Errors
-/// A path without a leading slash, a broken percent-encoding, `%00`. `out` is then as long as before.
+/// A path without a leading slash, a broken percent-encoding, or `%00`. On an error nothing is appended to `out`.
 pub fn normalize_path(raw: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result<(), TargetError> {
     if raw.first() != Some(&b'/') {
         return Err(TargetError::BadForm);
@@ -50,7 +51,7 @@ pub fn normalize_path(raw: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result
     result
 }
 
-/// Appends a query, the text after the `?`, and encodes bytes that may not go on the wire. Nothing is decoded.
+/// Appends a query (the text after the `?`), and encodes bytes that are not allowed in a request. Nothing is decoded.
 pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
     if raw.iter().all(|&byte| of(&QUERY, byte)) {
         out.extend_from_slice(raw);
@@ -65,16 +66,17 @@ pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns true if a path surely is in normal form: one scan, no writing. May return false for some that are.
+/// Returns true if a path is certainly in normal form, after one scan without writing. For some normal paths it returns
+/// false.
 pub fn is_normal(raw: &[u8], slashes: Slashes) -> bool {
-    // A dot after a slash may begin a dot segment; the long way finds out.
+    // A dot after a slash may begin a dot segment. Only the full normalisation decides that.
     let after_slash = match slashes {
         Slashes::Merge => DOT | SLASH,
         Slashes::Keep => DOT,
     };
     let mut refused = 0;
     let mut before = 0;
-    // Nearly all paths are normal, so there is no way out before the end.
+    // Nearly all paths are normal, so the loop runs to the end instead of testing each byte for an early return.
     for &byte in raw {
         let kind = of(&KINDS, byte);
         refused |= kind & (FOREIGN | if before == SLASH { after_slash } else { 0 });
@@ -109,7 +111,7 @@ const fn kinds() -> [u8; 256] {
 
 fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -> Result<(), TargetError> {
     out.push(b'/');
-    // The start of the present segment, after its slash.
+    // The start of the current segment, after the slash before it.
     let mut segment = out.len();
     let mut rest = raw.get(1..).unwrap_or_default();
     loop {
@@ -146,13 +148,14 @@ fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -
     }
 }
 
-/// Acts on the segment that has just been written. `slash` says that a slash follows it, otherwise the path ends.
+/// Finishes the segment that has just been written: it resolves a dot segment or appends the slash. `slash` is true if
+/// a slash follows, and false at the end of the path.
 fn end_segment(out: &mut Vec<u8>, start: usize, segment: &mut usize, slashes: Slashes, slash: bool) {
     match out.get(*segment..).unwrap_or_default() {
         b"." => out.truncate(*segment),
         b".." => {
             out.truncate(*segment);
-            // Without the slash before this segment, back to after the slash before that; never above the root.
+            // Remove the segment before this one, up to the slash in front of it, but never the root's slash.
             if *segment > start + 1 {
                 let before = out.get(start..*segment - 1).unwrap_or_default();
                 let above = before.iter().rposition(|&byte| byte == b'/').unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: a line or a block before the first byte of a connection with the address of the
-//! client. Only to be read from trusted peers.
+//! The PROXY protocol, versions 1 and 2: a line or a block with the client's address, sent before the first byte of a
+//! connection. It must be read from trusted peers only.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,9 +14,10 @@ const V2_HEADER: usize = 16;
 /// The content of a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
-    /// The connection is the sender's own (a health check) or its origin is not known: use the socket's addresses.
+    /// The sender opened the connection for itself (a health check), or does not know the client: use the socket's
+    /// addresses.
     Local,
-    /// The connection was made from `source` to `destination`.
+    /// The client connected from `source` to `destination`.
     Proxied {
         /// The client.
         source: SocketAddr,
@@ -25,16 +26,16 @@ pub enum ProxyHeader {
     },
 }
 
-/// Why a PROXY header was refused: close without an answer.
+/// Why a PROXY header was refused. The connection must be closed without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ProxyError {
-    /// The bytes begin neither a version 1 line nor a version 2 block.
+    /// The bytes are the start of neither a version 1 line nor a version 2 block.
     #[error("the connection does not begin with a PROXY header")]
     NoSignature,
     /// A version 1 line that is malformed or longer than [`MAX_V1`].
     #[error("the PROXY version 1 line is malformed")]
     BadLine,
-    /// A version, command, family or length that version 2 does not have.
+    /// A version, command, family or length that is invalid in version 2.
     #[error("the PROXY version 2 header is malformed")]
     BadHeader,
     /// More than [`MAX_V2_PAYLOAD`] bytes of addresses and TLVs.
@@ -42,10 +43,11 @@ pub enum ProxyError {
     TooLong,
 }
 
-/// Reads the header at the start of a connection; `None` asks for more input, with the same bytes again.
+/// Reads the header at the start of a connection. `None` asks for another call with the same bytes and more behind
+/// them.
 ///
 /// # Errors
-/// As soon as the bytes cannot become a valid header.
+/// The bytes cannot become a valid header. This is reported at the first such byte.
 pub fn parse(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
     let v2 = input.len().min(V2_SIGNATURE.len());
     if input.get(..v2) == V2_SIGNATURE.get(..v2) {
@@ -81,13 +83,14 @@ pub fn write_v1_unknown(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PROXY UNKNOWN\r\n");
 }
 
-/// The protocol of the connection, as ALPN has it.
+/// The TLV with the ALPN protocol of the connection.
 pub const TLV_ALPN: u8 = 0x01;
-/// The name that the client has asked for.
+/// The TLV with the server name that the client has requested.
 pub const TLV_AUTHORITY: u8 = 0x02;
-/// Facts about TLS: a byte of flags, four of the verification's result, and further TLVs.
+/// The TLV about TLS: one byte of flags, four bytes with the result of the client certificate's verification, more
+/// TLVs.
 pub const TLV_SSL: u8 = 0x20;
-/// Inside [`TLV_SSL`]: the version.
+/// Inside [`TLV_SSL`]: the version of TLS.
 pub const TLV_SSL_VERSION: u8 = 0x21;
 /// Inside [`TLV_SSL`]: the common name of the client's certificate.
 pub const TLV_SSL_CN: u8 = 0x22;
@@ -107,8 +110,8 @@ pub fn write_v2(out: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr) 
     write_v2_with(out, source, destination, &[]);
 }
 
-/// Appends a version 2 block for a TCP connection with these TLVs. They are left out where the block would be longer than
-/// [`MAX_V2_PAYLOAD`].
+/// Appends a version 2 block for a TCP connection with these TLVs. All TLVs are left out if the payload would be longer
+/// than [`MAX_V2_PAYLOAD`].
 pub fn write_v2_with(out: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr, tlvs: &[u8]) {
     const ADDRESSES_MOST: usize = 36;
     let tlvs = if ADDRESSES_MOST + tlvs.len() > MAX_V2_PAYLOAD { &[] } else { tlvs };
@@ -171,7 +174,7 @@ fn address<A: core::str::FromStr>(text: &str) -> Result<A, ProxyError> {
     text.parse().map_err(|_| ProxyError::BadLine)
 }
 
-/// Decimal digits without a sign or leading zeros.
+/// Parses a port: decimal digits without a sign or leading zeros.
 fn port(text: &str) -> Result<u16, ProxyError> {
     if text.is_empty()
         || !text.bytes().all(|byte| byte.is_ascii_digit())
@@ -182,7 +185,7 @@ fn port(text: &str) -> Result<u16, ProxyError> {
     text.parse().map_err(|_| ProxyError::BadLine)
 }
 
-/// Checks the part that has arrived.
+/// Checks the part of a version 2 header that has arrived.
 fn check_v2_start(input: &[u8]) -> Result<(), ProxyError> {
     if let Some(&command) = input.get(12)
         && command != 0x20

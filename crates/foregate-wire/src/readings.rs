@@ -1,27 +1,30 @@
-//! The paths that origins may read a path as, where they read it in another way than Foregate does.
+//! The readings of a path: the other paths for which an origin may take it.
 //!
-//! An origin is thought of as a sequence of operations on the text that it receives: it decodes escapes (all of them, or all but
-//! separators; once or twice), takes a backslash for a slash, strips parameters, merges slashes and resolves dot segments, in any
-//! order. The search applies each operation to each text that it has found. `tests/wire/origins.rs` holds it against all sequences.
+//! The model of an origin is a sequence of operations on the path that it receives. It decodes escapes (all of them,
+//! or all but separators; once or twice), takes a backslash for a slash, strips parameters, merges slashes and
+//! resolves dot segments, in any order. The search applies each operation to each text that it has found.
+//! `tests/wire/origins.rs` compares its result with that of all sequences.
 
 use std::collections::VecDeque;
 
 use crate::chars::of;
 use crate::path::{PATH, Slashes, UNRESERVED, normalize_path};
 
-/// How often `%25` may be decoded on the way to an origin.
+/// The number of times that an origin may decode `%25` in a path.
 const DECODINGS: u8 = 2;
-/// Texts that are looked at for one path. A path with more layers of encoding than that is refused.
+/// The most texts that are searched for one path. A path with more readings than this is refused.
 const TEXTS: usize = 128;
-/// Bytes that are written to find them, with some on top for each text, though at least as many as some texts of the path's own
-/// length have. A path that stands in the table of a connection of HTTP/2 costs its sender one byte each time.
+/// The bytes that a search may write, where each text counts [`WORK_OF_TEXT`] bytes more than it has. A long path may
+/// use more: enough for [`TEXTS_LEAST`] texts of its length. The search is limited because a client can repeat a path
+/// for one byte, if the path is in the header table of an HTTP/2 connection.
 const WORK: usize = 48 * 1024;
 const WORK_OF_TEXT: usize = 64;
 const TEXTS_LEAST: usize = 10;
 
-/// Returns the other paths as which origins may read a path in normal form: see the module. An empty segment (`//`) counts as a segment for some
-/// of them, so that `..` after it removes only the empty segment. `slashes` says how the normal form treats several slashes in a row. `None` if
-/// there are too many readings, or once `admits` refuses one. Empty, and without an allocation, if there is no other reading.
+/// Returns the other readings of a path in normal form (see the module). For some origins, an empty segment (`//`)
+/// counts as a segment, so that `..` after it removes only the empty segment. `slashes` says how the normal form
+/// treats several slashes in a row. Returns `None` if there are too many readings, or as soon as `admits` refuses one.
+/// The list is empty, and nothing is allocated, if there is no other reading.
 pub fn other_readings(
     path: &[u8],
     slashes: Slashes,
@@ -53,14 +56,14 @@ pub fn other_readings(
 
 /// A search over the results of all operations on a path.
 struct Search<F> {
-    /// All texts, one after the other. The first one is the path itself.
+    /// The bytes of all texts, one after the other. The first text is the path itself.
     bytes: Vec<u8>,
     texts: Vec<ReadingText>,
     /// The texts with operations that have not been applied yet.
     unread: VecDeque<usize>,
-    /// The escapes of the text that is being read.
+    /// The escapes in the text to which operations are being applied.
     escapes: Vec<Escape>,
-    /// The text that is being written, which may be a known one.
+    /// The result of an operation; it may be a text that was found before.
     written: Vec<u8>,
     /// The number of bytes that may still be written.
     work: usize,
@@ -71,7 +74,7 @@ struct Search<F> {
 struct ReadingText {
     start: usize,
     end: usize,
-    /// How often `%25` was decoded.
+    /// The number of times that `%25` was decoded to get this text.
     decodings: u8,
     /// Operations that are not applied, because another order of the same operations leads to the same text.
     skipped: u16,
@@ -86,7 +89,7 @@ impl ReadingText {
 }
 
 impl<F: FnMut(&[u8]) -> bool> Search<F> {
-    /// Applies each operation to a text. `None` if that is too much work, or not admitted.
+    /// Applies each operation to a text. `None` if that is too much work, or if `admits` refuses a result.
     fn read(&mut self, at: usize) -> Option<()> {
         let Some(&text) = self.texts.get(at) else { return Some(()) };
         self.escapes.clear();
@@ -110,7 +113,7 @@ impl<F: FnMut(&[u8]) -> bool> Search<F> {
                 EMPTY_SEGMENT => merge_slashes(from, to),
                 DOTS => resolve(from, Empty::Counts, to),
                 DOTS_PAST_EMPTY => resolve(from, Empty::IsPassed, to),
-                // An invalid path is no reading.
+                // An origin would refuse an invalid path, so it is no reading.
                 LOOSE if normalize_path(from, Slashes::Keep, to).is_err() => continue,
                 LOOSE => {}
                 sign => decode(from, &self.escapes, sign, to),
@@ -122,7 +125,7 @@ impl<F: FnMut(&[u8]) -> bool> Search<F> {
         Some(())
     }
 
-    /// Adds the text that was written, unless it is known. `None` if there are too many, or it is not admitted.
+    /// Adds the written text, unless it was found before. `None` if there are too many texts, or if `admits` refuses it.
     fn add(&mut self, decodings: u8, skipped: u16) -> Option<()> {
         let written = std::mem::take(&mut self.written);
         self.work = self.work.checked_sub(written.len() + WORK_OF_TEXT)?;
@@ -152,8 +155,9 @@ impl<F: FnMut(&[u8]) -> bool> Search<F> {
     }
 }
 
-// The signs in a text, each with its operation: escapes of a slash, of a backslash, of a semicolon, of other path
-// characters, of the start of a query or a fragment, of a percent sign that then starts an escape; and a semicolon.
+// Each sign found in a text calls for one operation. Signs are the escapes of a slash, of a backslash, of a semicolon,
+// of other path characters, of `?` and `#`, and of a percent sign that starts an escape once decoded; and a plain
+// semicolon.
 const SLASH: u16 = 1;
 const BACKSLASH: u16 = 1 << 1;
 const SEMICOLON: u16 = 1 << 2;
@@ -161,13 +165,13 @@ const OTHER: u16 = 1 << 3;
 const QUERY: u16 = 1 << 4;
 const PERCENT: u16 = 1 << 5;
 const PARAMETERS: u16 = 1 << 6;
-/// Escapes that the normal form does not have: of letters, with lower-case digits, broken ones.
+/// Escapes that cannot be in a normal form: of unreserved characters, with lower-case digits, or broken.
 const LOOSE: u16 = 1 << 7;
 /// Several slashes in a row.
 const EMPTY_SEGMENT: u16 = 1 << 8;
-/// A dot segment, or one that begins with a dot; resolved with empty segments as segments.
+/// A segment that begins with a dot. Dot segments are resolved; an empty segment counts as a segment.
 const DOTS: u16 = 1 << 9;
-/// `..` beside several slashes in a row also removes the segment before empty ones.
+/// `..` and several slashes in a row. Dot segments are resolved; `..` passes over empty segments.
 const DOTS_PAST_EMPTY: u16 = 1 << 10;
 const READ_OTHERWISE: u16 = SLASH | BACKSLASH | SEMICOLON | OTHER | QUERY | PERCENT | PARAMETERS;
 /// The order in which operations are applied.
@@ -187,13 +191,13 @@ const OPERATIONS: [u16; 11] = [
 /// Operations that commute, since they act on different escapes.
 const COMMUTING: u16 = QUERY | SLASH | BACKSLASH | SEMICOLON | OTHER;
 
-/// The operations that may change a text in which these signs stand.
+/// The operations that may change a text with these signs.
 fn operations(signs: u16) -> u16 {
     const PAST_EMPTY: u16 = DOTS | EMPTY_SEGMENT;
     if signs & PAST_EMPTY == PAST_EMPTY { signs | DOTS_PAST_EMPTY } else { signs }
 }
 
-/// The class of the escape of each byte.
+/// The sign for the escape of each byte.
 static ESCAPES: [u16; 256] = escapes();
 
 #[expect(
@@ -249,10 +253,10 @@ fn escaped(path: &[u8], at: usize) -> Option<u8> {
     (high != NO_DIGIT && low != NO_DIGIT).then_some(high << 4 | low)
 }
 
-/// The position of an escape, and its class.
+/// The position of an escape, and its sign.
 type Escape = (usize, u16);
 
-/// The signs in a text, and the positions of escapes with another reading.
+/// Returns the signs in a text, and adds the escapes with another reading to `escapes`.
 fn signs(path: &[u8], escapes: &mut Vec<Escape>) -> u16 {
     let mut signs = 0;
     for (at, byte) in path.iter().enumerate() {
@@ -280,7 +284,7 @@ fn signs(path: &[u8], escapes: &mut Vec<Escape>) -> u16 {
 fn escape_signs(path: &[u8], at: usize) -> u16 {
     let Some(byte) = escaped(path, at) else { return LOOSE };
     let mut signs = of(&ESCAPES, byte);
-    // ReadingText that decodes to NUL stays encoded.
+    // The percent sign stays encoded if no escape would follow it, or the escape of a NUL byte.
     if signs == PERCENT && escaped(path, at + 2).is_none_or(|again| again == 0) {
         signs = 0;
     }
@@ -288,7 +292,7 @@ fn escape_signs(path: &[u8], at: usize) -> u16 {
     if is_lower(at + 1) || is_lower(at + 2) { signs | LOOSE } else { signs }
 }
 
-/// With the escapes of that kind decoded.
+/// Writes the path with all escapes of this sign decoded.
 fn decode(path: &[u8], escapes: &[Escape], sign: u16, out: &mut Vec<u8>) {
     let mut copied = 0;
     for (at, _) in escapes.iter().filter(|(_, is)| is & sign != 0) {
@@ -300,13 +304,13 @@ fn decode(path: &[u8], escapes: &[Escape], sign: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(path.get(copied..).unwrap_or_default());
 }
 
-/// The path up to an encoded start of a query or a fragment.
+/// Writes the path up to the first encoded `?` or `#`.
 fn without_query(path: &[u8], escapes: &[Escape], out: &mut Vec<u8>) {
     let end = escapes.iter().find(|(_, is)| is & QUERY != 0).map_or(path.len(), |(at, _)| *at);
     out.extend_from_slice(path.get(..end).unwrap_or_default());
 }
 
-/// The path without the parameters after a `;` in each segment.
+/// Writes the path without the parameters after a `;` in each segment.
 fn without_parameters(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some(at) = memchr::memchr(b';', rest) {
@@ -318,7 +322,7 @@ fn without_parameters(path: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// With several slashes in a row as one.
+/// Writes the path with one slash in place of several in a row.
 fn merge_slashes(path: &[u8], out: &mut Vec<u8>) {
     for &byte in path {
         if byte != b'/' || out.last() != Some(&b'/') {
@@ -336,7 +340,7 @@ enum Empty {
     IsPassed,
 }
 
-/// Without dot segments, of which only those count that stand there unencoded. `..` at the root stays at the root.
+/// Writes the path with its dot segments resolved; encoded ones do not count. `..` at the root stays at the root.
 fn resolve(path: &[u8], empty: Empty, out: &mut Vec<u8>) {
     let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
     out.push(b'/');
@@ -354,7 +358,7 @@ fn resolve(path: &[u8], empty: Empty, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the last segment away, with the slash after it.
+/// Removes the last segment, and the slash after it.
 fn remove_last(out: &mut Vec<u8>, empty: Empty) {
     let mut end = out.len().saturating_sub(1);
     if empty == Empty::IsPassed {

@@ -1,4 +1,4 @@
-//! Writes heads and chunk framing. Everything comes from parsed objects; nothing is copied from a peer's bytes.
+//! Writes heads and chunk framing. All output comes from parsed and validated values, not from a peer's raw bytes.
 
 use crate::headers::HeaderList;
 use crate::method::Method;
@@ -6,7 +6,8 @@ use crate::method::Method;
 /// The chunk that ends a body without trailers (RFC 9112, 7.1).
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// Appends `METHOD SP target SP HTTP/1.1 CRLF`. The target is one that [`normalize_path`](crate::normalize_path) or the parser made.
+/// Appends `METHOD SP target SP HTTP/1.1 CRLF`. The target must come from [`normalize_path`](crate::normalize_path) or
+/// from the parser.
 #[inline]
 pub fn write_request_line(out: &mut Vec<u8>, method: &Method, target: &[u8]) {
     out.extend_from_slice(method.as_bytes());
@@ -57,7 +58,7 @@ pub fn write_content_length(out: &mut Vec<u8>, length: u64) {
 
 /// Appends a number in decimal.
 pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
-    // 20 digits are those of u64::MAX.
+    // u64::MAX has 20 digits.
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     for digit in digits.iter_mut().rev() {
@@ -71,7 +72,7 @@ pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(digits.get(at..).unwrap_or_default());
 }
 
-/// Appends the line before a chunk's data: its size in hexadecimal. `len` is not 0: that would end the body.
+/// Appends the line before a chunk's data, with the size in hexadecimal. `len` must not be 0, which would end the body.
 pub fn write_chunk_header(out: &mut Vec<u8>, len: usize) {
     debug_assert!(len > 0, "an empty chunk ends the body");
     let mut digits = [0u8; 16];
@@ -96,7 +97,7 @@ pub fn write_trailers(out: &mut Vec<u8>, trailers: &HeaderList) {
     end_head(out);
 }
 
-/// The reason phrase that the registry gives a status code; empty for one that it does not know.
+/// The registered reason phrase of a status code; empty for a code that is not registered.
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

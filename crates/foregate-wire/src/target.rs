@@ -7,10 +7,10 @@ use crate::method::Method;
 /// Why a request target was refused: 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TargetError {
-    /// A fragment: `#` never goes on the wire.
+    /// A fragment: `#` is not allowed in a request.
     #[error("the request target holds a `#`")]
     Fragment,
-    /// Neither a path from the root, nor a URL, nor a form that fits the method.
+    /// The target is no path that begins with `/`, no URL, and no other form that is allowed for the method.
     #[error("the request target is not a path that begins with `/`, nor an http or https URL")]
     BadForm,
     /// `*` with a method other than OPTIONS.
@@ -19,7 +19,7 @@ pub enum TargetError {
     /// A control byte or a space.
     #[error("the request target holds a control byte or a space")]
     BadByte,
-    /// A `%` that two hexadecimal digits do not follow.
+    /// A `%` without two hexadecimal digits after it.
     #[error("the path holds a `%` without two hexadecimal digits after it")]
     BadPercent,
     /// `%00`.
@@ -39,7 +39,7 @@ pub enum Scheme {
     Https,
 }
 
-/// Which of the four forms a target has.
+/// The form of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetForm<'a> {
     /// `/path?query`
@@ -60,21 +60,21 @@ pub enum TargetForm<'a> {
     Asterisk,
 }
 
-/// A request target taken apart. Nothing is decoded yet.
+/// A request target split into its parts. Nothing is decoded yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// Its form.
+    /// The form of the target.
     pub form: TargetForm<'a>,
-    /// The raw path: begins with `/` in origin and absolute form (where an empty one becomes `/`), `*` in asterisk
-    /// form, empty in authority form.
+    /// The raw path. It begins with `/` in origin form and absolute form (an empty path in absolute form becomes `/`). It
+    /// is `*` in asterisk form, and empty in authority form.
     pub path: &'a [u8],
     /// The text after the first `?`.
     pub query: Option<&'a [u8]>,
 }
 
 impl<'a> Target<'a> {
-    /// Takes a raw target apart. The authority is checked with [`parse_authority`](crate::parse_authority) by the
-    /// caller; here only user information is refused.
+    /// Splits a raw target into its parts. Of an authority, only user information is refused here; the caller checks the
+    /// rest with [`parse_authority`](crate::parse_authority).
     ///
     /// # Errors
     /// A form that does not fit the method, a `#`, a control byte.
@@ -109,7 +109,7 @@ fn parse_connect(raw: &[u8]) -> Result<Target<'_>, TargetError> {
     if raw.contains(&b'@') {
         return Err(HostError::UserInfo.into());
     }
-    // RFC 9112, 3.2.3: host and port, nothing else; a port must be there.
+    // RFC 9112, 3.2.3: host and port only; the port is required.
     match raw.iter().rposition(|&byte| byte == b':') {
         Some(colon) if colon > 0 && colon + 1 < raw.len() && !raw.contains(&b'/') && !raw.contains(&b'?') => {
             Ok(Target { form: TargetForm::Authority { authority: raw }, path: b"", query: None })
@@ -138,7 +138,7 @@ fn parse_absolute<'a>(method: &Method, raw: &'a [u8]) -> Result<Target<'a>, Targ
     }
     let form = TargetForm::Absolute { scheme, authority };
     if path.is_empty() && query.is_none() && *method == Method::Options {
-        // RFC 9112, 3.2.4: OPTIONS for a whole server comes as a URL without a path.
+        // RFC 9112, 3.2.4: in absolute form, OPTIONS for the whole server is a URL without a path.
         return Ok(Target { form, path: b"*", query: None });
     }
     Ok(Target { form, path: if path.is_empty() { b"/" } else { path }, query })
@@ -156,7 +156,7 @@ pub(crate) fn check_bytes(raw: &[u8]) -> Result<(), TargetError> {
     if target_end(raw) == raw.len() {
         return Ok(());
     }
-    // A control byte is the worse fault, wherever it is.
+    // If both are present, a control byte or space is reported rather than a `#`, wherever each is.
     Err(if word_end(raw, 0) != raw.len() { TargetError::BadByte } else { TargetError::Fragment })
 }
 

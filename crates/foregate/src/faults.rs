@@ -1,5 +1,5 @@
-//! A version that misbehaves, for the tests of upgrades: no release is built with it. The variable
-//! `FOREGATE_FAULT` says how.
+//! A version that misbehaves, for the tests of upgrades. The variable `FOREGATE_FAULT` names the fault. No release is
+//! built with this module.
 
 #![allow(clippy::disallowed_methods, reason = "it is meant to be bad")]
 
@@ -17,13 +17,13 @@ foregate_module::pipeline! {
     pub fn steps { use foregate::shipped; Misbehaves }
 }
 
-/// When a process that was ready goes wrong.
+/// The time after the start at which a process begins to fail.
 const LATER: Duration = Duration::from_millis(1500);
-/// How much later a response comes.
+/// The delay of a slow response.
 const SLOW: Duration = Duration::from_millis(4);
-/// One request of this many fails.
+/// One in this many requests fails.
 const ONE_OF: u64 = 20;
-/// Bytes that leak.
+/// The amount of memory that leaks, in bytes.
 const LEAK: usize = 110 << 20;
 
 fn fault() -> &'static str {
@@ -36,7 +36,7 @@ fn serves() -> bool {
     env::var_os("FOREGATE_SERVING").is_some()
 }
 
-/// Begins to misbehave.
+/// Starts the fault of the process, if one is set.
 pub fn begin() {
     if !serves() {
         return;
@@ -74,7 +74,7 @@ fn go_wrong() {
     }
 }
 
-/// Fails, dawdles or panics.
+/// A step that makes requests fail, delays them or panics.
 #[derive(Debug, Default)]
 pub struct Misbehaves;
 

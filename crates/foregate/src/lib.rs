@@ -22,10 +22,10 @@ use foregate_module::Pipeline;
 
 pub use crate::modules::shipped;
 
-/// The whole program: reads the command line and runs the command, with the modules of `pipeline`. To be called once,
-/// by `main`.
+/// The whole program: reads the command line and runs the command, with the modules of `pipeline`. `main` must call it
+/// once.
 ///
-/// A binary chooses its allocator itself; ours uses `mimalloc`, which the `foregate` crate does not set for others.
+/// A binary chooses its own allocator. The `foregate` binary uses `mimalloc`; this library does not set an allocator.
 pub fn main(pipeline: Pipeline) -> ExitCode {
     cli::main(pipeline)
 }

@@ -1,8 +1,8 @@
 //! The one list of the modules that ship.
 
 foregate_module::pipeline! {
-    /// The steps of all modules that ship with the binary. Groups are merged phase by phase: in `response-body` content
-    /// codings come off after features are chosen, and on, as the last, after documents are rewritten.
+    /// The steps of all modules that ship with the binary. The groups are merged phase by phase. In `response-body`,
+    /// features are chosen first; then content codings are removed, documents are rewritten, and a coding is applied last.
     pub fn shipped {
         use foregate_html::choosing;
         use foregate_modules::shipped;

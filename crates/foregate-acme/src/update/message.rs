@@ -8,9 +8,10 @@ use sha2::{Sha256, Sha384, Sha512};
 const NAME_LIMIT: usize = 255;
 /// Bytes of the longest label.
 const LABEL_LIMIT: usize = 63;
-/// The time that caches may keep a record, in seconds.
+/// The time for which DNS caches may keep a record, in seconds.
 const TTL: u32 = 60;
-/// The difference between the clocks of both sides that a signature allows, in seconds (RFC 8945, section 10).
+/// The largest difference between our clock and the server's that a signature allows, in seconds (RFC 8945,
+/// section 10).
 const FUDGE: u16 = 300;
 
 const OPCODE_UPDATE: u16 = 5 << 11;
@@ -64,7 +65,7 @@ fn code_name(code: u16) -> String {
     name.to_owned()
 }
 
-/// An update of one record, and the key for its answer.
+/// The message that updates one record, and the key that verifies the answer.
 #[derive(Debug)]
 pub(super) struct UpdateMessage<'k> {
     bytes: Vec<u8>,
@@ -75,8 +76,8 @@ pub(super) struct UpdateMessage<'k> {
 }
 
 impl<'k> UpdateMessage<'k> {
-    /// An update of `record` with the text `value` at `now`, in seconds since 1970; `None` where a name or the text has a length that
-    /// no message can hold.
+    /// Makes a message that adds or removes the TXT record `record` with the text `value`, signed at `now`, in
+    /// seconds since 1970. `None` if a name or the text is too long for a message.
     pub(super) fn new(
         update: &'k DnsUpdate,
         (change, record, value): (RecordChange, &str, &str),
@@ -85,7 +86,7 @@ impl<'k> UpdateMessage<'k> {
     ) -> Option<Self> {
         let length = u8::try_from(value.len()).ok()?;
         let mut bytes = Vec::with_capacity(512);
-        // One zone, no prerequisites, one change, no further records.
+        // The head: one zone, no prerequisites, one change, no additional records.
         for number in [id, OPCODE_UPDATE, 1, 0, 1, 0] {
             bytes.extend(number.to_be_bytes());
         }
@@ -125,13 +126,13 @@ impl<'k> UpdateMessage<'k> {
         data.extend(time.time_and_fudge());
         data.extend(u16::try_from(code.len()).ok()?.to_be_bytes());
         data.extend(&code);
-        // The number again, no error, and no other data.
+        // The original id, no error, and no other data.
         for number in [self.id, 0, 0] {
             data.extend(number.to_be_bytes());
         }
         self.bytes.extend(u16::try_from(data.len()).ok()?.to_be_bytes());
         self.bytes.extend(data);
-        // The count of further records.
+        // The count of additional records in the head.
         self.bytes.get_mut(10..12)?.copy_from_slice(&1_u16.to_be_bytes());
         self.code = code;
         Some(())
@@ -172,7 +173,8 @@ impl<'k> UpdateMessage<'k> {
         let Some(signed) = answer.get(12..signature.begins) else { return false };
         let Some(others) = signature.records.checked_sub(1) else { return false };
         let mut head = answer.get(..10).unwrap_or_default().to_vec();
-        // The head as it was when the message was signed: its own number, and no signature among the records.
+        // The server signed the head before it added the signature: with the original id, and with a count of
+        // additional records that excludes the signature.
         head.splice(..2, signature.id.to_be_bytes());
         head.extend(others.to_be_bytes());
         let Ok(length) = u16::try_from(self.code.len()) else { return false };
@@ -182,7 +184,7 @@ impl<'k> UpdateMessage<'k> {
     }
 }
 
-/// A name in the form of messages, in lower case; a dot at its end changes nothing.
+/// Encodes a name for a message, in lower case. A trailing dot makes no difference.
 fn wire_name(text: &str) -> Option<Vec<u8>> {
     let mut wire = Vec::with_capacity(text.len() + 2);
     for label in text.strip_suffix('.').unwrap_or(text).split('.') {
@@ -194,7 +196,7 @@ fn wire_name(text: &str) -> Option<Vec<u8>> {
     (wire.len() <= NAME_LIMIT).then_some(wire)
 }
 
-/// The signed values in addition to the message.
+/// The values that the signature covers in addition to the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Signed<'m> {
     time: u64,
@@ -206,13 +208,13 @@ struct Signed<'m> {
 impl Signed<'_> {
     fn time_and_fudge(&self) -> Vec<u8> {
         let time = self.time.to_be_bytes();
-        // 48 bits.
+        // The time is a field of 48 bits.
         let mut bytes = time[2..].to_vec();
         bytes.extend(self.fudge.to_be_bytes());
         bytes
     }
 
-    /// RFC 8945, section 4.3.3.
+    /// Returns the variables of the signature in the order of RFC 8945, section 4.3.3.
     fn variables(&self, key: &[u8], algorithm: &[u8]) -> Vec<u8> {
         let mut bytes = key.to_vec();
         bytes.extend(CLASS_ANY.to_be_bytes());
@@ -220,7 +222,7 @@ impl Signed<'_> {
         bytes.extend(algorithm);
         bytes.extend(self.time_and_fudge());
         bytes.extend(self.error.to_be_bytes());
-        // It was read from a field of 16 bits.
+        // The length fits: `other` was read from a message, with a length of 16 bits.
         bytes.extend(u16::try_from(self.other.len()).unwrap_or(u16::MAX).to_be_bytes());
         bytes.extend(self.other);
         bytes
@@ -257,7 +259,7 @@ impl Code {
         }
     }
 
-    /// Compares in constant time. A truncated code is different.
+    /// Compares two codes in constant time. A truncated code never matches.
     fn is(self, code: &[u8]) -> bool {
         match self {
             Self::Sha256(mac) => mac.verify_slice(code).is_ok(),
@@ -267,7 +269,7 @@ impl Code {
     }
 }
 
-/// The parts of an answer that matter.
+/// The parts of a server's answer that we read.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer<'m> {
     id: u16,
@@ -275,12 +277,12 @@ struct Answer<'m> {
     signature: Option<Signature<'m>>,
 }
 
-/// The record with the signature, the last one of a message.
+/// The record with the signature. It is the last record of a message.
 #[derive(Debug, PartialEq, Eq)]
 struct Signature<'m> {
-    /// The position where it begins.
+    /// The position in the message at which the record begins.
     begins: usize,
-    /// The number of further records with it.
+    /// The number of additional records in the head, this one included.
     records: u16,
     name: Vec<u8>,
     algorithm: Vec<u8>,
@@ -290,7 +292,8 @@ struct Signature<'m> {
 }
 
 impl<'m> Answer<'m> {
-    /// Reads a message to its last byte. Each record needs some of its bytes, so the counts need no bound of their own.
+    /// Reads a whole message. Each record takes up some bytes of the message, so its length bounds the counts of
+    /// records.
     fn read(message: &'m [u8]) -> Option<Self> {
         let mut reader = Reader { message, at: 0 };
         let (id, flags) = (reader.number()?, reader.number()?);
@@ -315,7 +318,7 @@ impl<'m> Answer<'m> {
             let length = reader.number()?;
             let data = reader.take(usize::from(length))?;
             if kind == TYPE_TSIG {
-                // The signature counts on these: any class, and no time to live.
+                // The signature assumes these values: class ANY, and a TTL of 0.
                 if class_and_ttl != [0, 255, 0, 0, 0, 0] {
                     return None;
                 }
@@ -360,7 +363,7 @@ impl<'m> Reader<'m> {
         Some(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]))
     }
 
-    /// A name without pointers, in lower case.
+    /// Reads a name without compression pointers, in lower case.
     fn name(&mut self) -> Option<Vec<u8>> {
         let mut name = Vec::new();
         loop {
@@ -376,7 +379,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// A name, which may end with a pointer.
+    /// Skips a name, which may end with a compression pointer.
     fn skip_name(&mut self) -> Option<()> {
         loop {
             let length = *self.take(1)?.first()?;

@@ -1,4 +1,4 @@
-//! One shared fetch: the end of its leader and those of its followers.
+//! One shared fetch, with the handles of its leader and its followers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// The number that was current when the request went to the origin, if it has gone.
+    /// The number of the latest purge when the request went to the origin. `None` before the request is sent.
     pub(super) fn sequence(&self) -> Option<Sequence> {
         self.state.lock().sequence
     }
@@ -36,21 +36,23 @@ pub(super) struct State {
     head: Option<Arc<StoredHead>>,
     /// The head for the leader's own client, if it has more fields than the head for the others.
     own_head: Option<Arc<StoredHead>>,
-    /// The number of the first piece that is kept, and the pieces from there on.
+    /// The number of the first piece that is kept. `pieces` begins with this piece.
     first: usize,
     pieces: VecDeque<Bytes>,
-    /// Bytes of the pieces that are kept, and of all.
+    /// Bytes of the pieces that are kept. `length` counts the bytes of all pieces so far.
     kept: u64,
     length: u64,
-    /// Bytes that were kept when the body turned out too long: those that followers have not read yet stay.
+    /// The bytes that were kept when the body turned out to be too long. Up to this many may stay for followers
+    /// that have not read them yet.
     behind: u64,
     end: Option<End>,
-    /// Set when the fetch has ended with a body that is not stored: its pieces count until the last follower has gone.
+    /// Set when the fetch has ended with a body that is not stored: its pieces count as memory of the fetches until
+    /// the last follower has gone.
     counted: Option<Arc<FlightsShared>>,
-    /// The end of the body, once the followers were released at the head: for the leader's own client.
+    /// The end of the body for the leader's own client, if the other followers were released at the head.
     own_end: Option<End>,
     waiting: FollowerWakers,
-    /// The leader, while it waits for the slowest follower.
+    /// The leader's waker, while the leader waits for the slowest follower.
     leader: Option<Waker>,
 }
 
@@ -61,8 +63,9 @@ impl State {
         self.waiting.positions.iter().copied().filter(in_window).min()
     }
 
-    /// Drops pieces of a body that is not kept whole. A window stays, one piece at least, so a follower that keeps up misses nothing; a leader that
-    /// waits for room drops no piece that a follower still needs.
+    /// Drops old pieces of a body that is not kept whole. A window, of at least one piece, stays, so that a
+    /// follower that keeps up misses nothing. If the leader waits for room before each piece, no piece is dropped
+    /// that a follower still needs.
     fn trim(&mut self, window: u64) {
         let slowest = self.slowest();
         let is_released = matches!(self.end, Some(End::Uncacheable)) && slowest.is_none();
@@ -79,7 +82,7 @@ impl State {
     }
 }
 
-/// The only ends of a fetch.
+/// The ways in which a fetch ends.
 #[derive(Clone, Debug)]
 enum End {
     /// All bytes are there. `Some` if they are stored.
@@ -92,17 +95,19 @@ enum End {
 /// Why a fetch failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchFailure {
-    /// The origin did. Followers without a byte share the answer: to ask again would multiply the load of an origin in trouble.
+    /// The origin failed. Followers that have received no byte fail, too: to ask again would multiply the load of
+    /// an origin in trouble.
     Origin,
-    /// The leader went away without a word, or the store failed. Followers without a byte join again.
+    /// The leader was dropped without ending the fetch, or the store failed. Followers that have received no byte
+    /// join again.
     Abandoned,
 }
 
-/// The wakers of followers, each in a place of its own.
+/// The wakers of followers. Each follower has a place, the index of its waker.
 #[derive(Debug, Default)]
 struct FollowerWakers {
     wakers: Vec<Option<Waker>>,
-    /// The number of the next piece of each follower, [`Self::FREE`] for a place without one.
+    /// The number of the next piece of each follower, or [`Self::FREE`] for a place without a follower.
     positions: Vec<usize>,
     free: Vec<usize>,
 }
@@ -143,7 +148,7 @@ impl FollowerWakers {
         }
     }
 
-    /// Takes the wakers, to be woken without the lock.
+    /// Takes all wakers, so that the caller can wake them without the lock.
     fn take(&mut self) -> Vec<Waker> {
         self.wakers.iter_mut().filter_map(Option::take).collect()
     }
@@ -155,13 +160,13 @@ fn wake(wakers: Vec<Waker>) {
     }
 }
 
-/// The leader of a fetch. If it is dropped before an end, the fetch has failed.
+/// The handle of the leader of a fetch. If it is dropped before it has ended the fetch, the fetch fails.
 #[derive(Debug)]
 pub struct Lead {
     flight: Arc<Flight>,
     shared: Arc<FlightsShared>,
     key: Key,
-    /// The key of the variant, if the fetch is known under it too.
+    /// The key of the variant, if the table has the fetch under that key, too.
     variant: Option<Key>,
     address: Key,
     /// The length that the head announced.
@@ -180,19 +185,22 @@ impl Lead {
         self.key
     }
 
-    /// A follower of this fetch: the client that caused it, once the fetch goes on in a task of its own.
+    /// Makes the follower for the leader's own client, which caused the fetch. The fetch itself can then go on in a
+    /// task of its own.
     pub fn follow(&self) -> Follow {
         let mut follow = Follow::new(Arc::clone(&self.flight));
         follow.own = true;
         follow
     }
 
-    /// Records the number that is current while the request goes to the origin: a purge from here on concerns the response.
+    /// Records the number of the latest purge when the request goes to the origin: later purges concern the
+    /// response.
     pub fn begin(&self, sequence: Sequence) {
         self.flight.state.lock().sequence = Some(sequence);
     }
 
-    /// Sets the head for the leader's own client, which may get fields that the others do not. To be called before [`head`](Self::head).
+    /// Sets the head for the leader's own client, which may get fields that other clients do not get. To be called
+    /// before [`head`](Self::head).
     pub fn own_head(&self, head: Arc<StoredHead>) {
         self.flight.state.lock().own_head = Some(head);
     }
@@ -203,8 +211,9 @@ impl Lead {
     }
 
     /// Announces the head of a response that may be stored, with the length of its body if it is known, and the key of its variant if it varies.
-    /// `false` if it cannot be shared: it needs a validation for each request, or is too long for the bounds. Then the followers are released as by
-    /// [`uncacheable`](Self::uncacheable), and the leader goes on for its own client, which may follow, and the store.
+    /// Returns false if the response cannot be shared: it needs a validation for each request, or is too long for
+    /// the bounds. The followers are then released as by [`uncacheable`](Self::uncacheable), and the leader goes on
+    /// for the store and for its own client, which may follow.
     pub fn head(
         &mut self,
         head: Arc<StoredHead>,
@@ -215,7 +224,7 @@ impl Lead {
         self.announced = length;
         let limits = &self.shared.limits;
         let too_long = length.is_some_and(|length| length > limits.largest);
-        // This is not a property of the response, so it sets no mark.
+        // A lack of room is not a property of the response, so it sets no mark.
         let room = limits.total.saturating_sub(self.shared.memory.load(Ordering::Relaxed)) as u64;
         let no_room = length.is_some_and(|length| length > room);
         self.whole &= !too_long && !no_room;
@@ -236,8 +245,9 @@ impl Lead {
         true
     }
 
-    /// Adds a piece of the body, an allocation of its own (see [`Body::new`]). `false` once the body is too long for the bounds: then only a
-    /// window of it is kept, which followers must not fall behind.
+    /// Adds a piece of the body, which has to be its own allocation (see [`Body::new`]). Returns false once the
+    /// body is too long for the bounds: from then on, only a window of it is kept, and followers must not fall
+    /// behind it.
     pub fn push(&mut self, piece: Bytes) -> bool {
         if piece.is_empty() {
             return self.whole;
@@ -253,7 +263,7 @@ impl Lead {
             state.kept += piece.len() as u64;
             state.pieces.push_back(piece);
             if was_whole && !self.whole {
-                // Followers may be anywhere in what was kept whole so far.
+                // The body was kept whole so far, so followers may be anywhere in it.
                 state.behind = state.kept;
             }
             if !self.whole {
@@ -266,8 +276,9 @@ impl Lead {
         self.whole
     }
 
-    /// Waits until every follower keeps up with one more piece. `false` if the body is too long for the bounds and has no follower, so that the
-    /// rest of it is of no use. A body within the bounds always has room.
+    /// Waits until there is room for one more piece without leaving a follower behind. Returns false if the body is
+    /// too long for the bounds and has no follower, so that the rest of it is of no use. A body within the bounds
+    /// always has room.
     pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<bool> {
         if self.whole {
             return Poll::Ready(true);
@@ -294,8 +305,8 @@ impl Lead {
         state.waiting.positions.iter().any(|&next| next != FollowerWakers::FREE && next >= end)
     }
 
-    /// Gives up the followers of a body that is too long for the bounds if they are more than a window behind: their next step is
-    /// [`Piece::Lagged`], and the leader waits for them no more.
+    /// Gives up those followers of a body that is too long for the bounds that are more than a window behind. They
+    /// get [`Piece::Lagged`] next, and the leader no longer waits for them.
     pub fn leave_behind(&self) {
         if self.whole {
             return;
@@ -311,10 +322,11 @@ impl Lead {
         account(&self.shared, before, state.kept);
     }
 
-    /// Ends the fetch with a complete body. `store` makes an object of it and stores it; it is not called for a body that is too long.
-    /// The fetch leaves the table after that, so that every request finds the one or the other.
+    /// Ends the fetch with a complete body. `store` makes an object of the body and stores it. It is not called for
+    /// a body that is too long.
+    /// The fetch leaves the table only after that, so that every request finds either the fetch or the object.
     ///
-    /// A body of another length than the head announced is a failure.
+    /// If the length of the body differs from the length that the head announced, the fetch fails.
     pub fn complete(mut self, store: impl FnOnce(Body) -> Option<Arc<Object>>) -> Option<Arc<Object>> {
         let pieces = {
             let state = self.flight.state.lock();
@@ -333,7 +345,7 @@ impl Lead {
         object
     }
 
-    /// Ends a validation: the object, with its new head, answers all followers that it selects.
+    /// Ends a validation: the object, with its new head, answers all followers whose requests select it.
     pub fn refreshed(mut self, object: Arc<Object>) {
         self.end(End::Complete(Some(object)));
     }
@@ -350,7 +362,8 @@ impl Lead {
         self.end(End::Uncacheable);
     }
 
-    /// Sets the end, unless there is one, and leaves the table.
+    /// Ends the fetch and removes it from the table. If the followers were released before, sets the end for the
+    /// leader's own client.
     fn end(&mut self, end: End) {
         if self.ended {
             let mut state = self.flight.state.lock();
@@ -422,11 +435,11 @@ pub enum FollowedHead {
     /// The head has arrived, the body follows. The follower has to see whether the response is for its request
     /// ([`other_variant`](super::other_variant)).
     Arrived(Arc<StoredHead>),
-    /// The whole object is there. The same applies.
+    /// The whole object is there. As for `Arrived`, the follower has to see whether it is for its request.
     Complete(Arc<Object>),
     /// There will be no object.
     Failed(FetchFailure),
-    /// The response is not for others: the follower fetches for itself.
+    /// The response is for the leader's client alone: the follower has to fetch for itself.
     Uncacheable,
 }
 
@@ -439,7 +452,8 @@ pub enum Piece {
     End,
     /// The body breaks off: the follower's client has to see that something is missing.
     Broken(FetchFailure),
-    /// The follower has fallen behind the window of a body that is not stored. The same applies, unless the follower can fetch the rest.
+    /// The follower has fallen behind the window of a body that is not stored. The follower's client has to see
+    /// that something is missing, unless the follower can fetch the rest.
     Lagged,
 }
 
@@ -450,7 +464,7 @@ pub struct Follow {
     place: usize,
     /// The number of the next piece.
     next: usize,
-    /// The follower of the leader's own client, which continues when the other followers are released.
+    /// `true` for the follower of the leader's own client. It continues when the other followers are released.
     own: bool,
 }
 
@@ -460,7 +474,7 @@ impl Follow {
         Self { flight, place, next: 0, own: false }
     }
 
-    /// A follower of a fetch with its whole body. `None`: the start of that is gone.
+    /// Makes a follower that reads the body from its start. `None` if the start is gone.
     pub(super) fn from_start(flight: Arc<Flight>) -> Option<Self> {
         let mut state = flight.state.lock();
         if state.first > 0 {
@@ -482,7 +496,7 @@ impl Follow {
             (Some(End::Complete(Some(object))), _) => FollowedHead::Complete(Arc::clone(object)),
             (Some(End::Uncacheable), _) => {
                 if !self.own {
-                    // A released follower reads nothing, so nothing is kept for it.
+                    // A released follower does not read from this fetch, so no pieces are kept for it.
                     state.waiting.advance(self.place, FollowerWakers::FREE);
                 }
                 FollowedHead::Uncacheable
@@ -512,7 +526,7 @@ impl Follow {
             }
             return Poll::Ready(Piece::Bytes(piece));
         }
-        // Followers are released at the head, before any of them reads: only the leader's own client goes on.
+        // Other followers were released before they could read, so this is the follower of the leader's own client.
         let end = match &state.end {
             Some(End::Uncacheable) => &state.own_end,
             end => end,

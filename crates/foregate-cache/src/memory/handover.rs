@@ -10,28 +10,28 @@ use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Effect;
 
-/// How much an object was used.
+/// Whether an object was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usefulness {
-    /// It was asked for after it had been stored.
+    /// The object was requested again after it had been stored.
     Used,
-    /// Only the request that has fetched it.
+    /// Only the request that fetched the object has used it.
     Unused,
 }
 
 /// The fate of an object that comes from another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adoption {
-    /// It is stored.
+    /// The object is stored.
     Stored,
-    /// It was purged, is too large, or this process has a response of its own in its place.
+    /// The object was purged or is too large, or this process has a response of its own in its place.
     Refused,
     /// There is no room.
     Full,
 }
 
 impl Memory {
-    /// Stores nothing new from here on. What is stored is still found.
+    /// Stores no new objects from here on. Stored objects are still found.
     pub fn stop(&self) {
         self.limit.store(0, Ordering::Relaxed);
     }
@@ -41,7 +41,8 @@ impl Memory {
         Some(self.shards.get(part)?.lock().places(usefulness == Usefulness::Used))
     }
 
-    /// Takes the object at a place out of the tier. `None` if it has gone, was purged, or is of no use any more.
+    /// Takes the object at a place out of the tier. `None` if there is no object any more, or if it was purged or
+    /// is of no use any more.
     pub fn take_out(&self, place: Key, now: CacheTime) -> Option<Arc<Object>> {
         let mut shard = self.shard(place).lock();
         let slot = shard.peek(place).cloned()?;
@@ -51,7 +52,7 @@ impl Memory {
         (self.floors.judge(object) != Effect::Dead).then(|| Arc::clone(object))
     }
 
-    /// Stores an object of another process, unless this one has something newer, or no room.
+    /// Stores an object of another process, unless this process has a response of its own in its place, or no room.
     pub fn adopt(&self, object: Arc<Object>, usefulness: Usefulness, now: CacheTime) -> Adoption {
         if object.memory() > self.largest() || !self.floors.admits(&object) {
             return Adoption::Refused;
@@ -60,7 +61,7 @@ impl Memory {
         let place = match &object.head.vary {
             None => key,
             Some(vary) => {
-                // The address does not vary any more.
+                // The stored object says that the address does not vary any more.
                 if matches!(self.shard(key).lock().peek(key), Some(Slot::Object(_))) {
                     return Adoption::Refused;
                 }
@@ -76,7 +77,7 @@ impl Memory {
                 return Adoption::Full;
             }
         }
-        // As for one that was fetched: a purge may have come and been forgotten meanwhile.
+        // Check again, as `insert` does: a purge may have come and been forgotten meanwhile.
         if self.floors.admits(&object) {
             return Adoption::Stored;
         }

@@ -1,7 +1,9 @@
 //! One part of the RAM tier: a map and the queues of S3-FIFO.
 //!
-//! A new entry waits in a small queue that gets a tenth of the memory. A hit moves it to the main queue; without one it is gone soon, and
-//! only its key stays for a while: an entry that comes again in that time goes to the main queue at once. So a scan passes through the small queue.
+//! A new entry waits in a small queue that gets a tenth of the memory. At the end of this queue, an entry that
+//! was hit moves to the main queue, and an entry without a hit is evicted. The key of an evicted entry is
+//! remembered for a while: if the entry comes again in that time, it goes to the main queue at once. So a scan
+//! over many objects only passes through the small queue.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -13,25 +15,26 @@ use crate::key::{Key, KeyHasher};
 use crate::object::Object;
 use crate::vary::VaryNames;
 
-/// The part of the memory that is for new entries.
+/// New entries get the memory limit divided by this number.
 const SMALL_PART: usize = 10;
-/// The most hits that are remembered: an entry survives as many rounds of the main queue.
+/// The most hits that are counted for an entry. It survives as many rounds of the main queue.
 const MAX_HITS: u8 = 3;
-/// Queue places of removed entries beyond which the queues are cleaned, in addition to one for each entry.
+/// The queues are cleaned when they have more outdated places than there are entries, plus this number.
 const SLACK: usize = 64;
 
 /// The content of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum Slot {
     Object(Arc<Object>),
-    /// Under the key of an address: the selecting fields of its variants, the latest first.
+    /// The selecting fields of an address's variants, the latest first. It is stored under the key of the address.
     Varies(Arc<Varies>),
 }
 
 /// The selecting fields of the variants of an address.
 #[derive(Debug)]
 pub(super) struct Varies {
-    /// Part of the places of the variants, so that a new list never leads to variants of an older one.
+    /// A number that goes into the places of the variants, so that a new list never leads to variants of an older
+    /// list.
     pub(super) generation: u64,
     pub(super) names: Vec<VaryNames>,
 }
@@ -58,7 +61,7 @@ impl Slot {
 struct Entry {
     slot: Slot,
     memory: usize,
-    /// The place in a queue that is valid; others with the same key are of the past.
+    /// The number of the entry's valid place in a queue. Other places with the same key are outdated.
     ticket: u32,
     hits: u8,
     main: bool,
@@ -81,7 +84,7 @@ pub(super) struct Shard {
     main: VecDeque<Place>,
     ghosts: Ghosts,
     limit: usize,
-    /// Of all entries; `small_memory` of those in the small queue.
+    /// Bytes of all entries. `small_memory` counts those in the small queue.
     memory: usize,
     small_memory: usize,
     ticket: u32,
@@ -91,7 +94,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// An empty part, which adds to `held`.
+    /// An empty part. It adds bodies that leave it and still have readers to `held`.
     pub(super) fn new(held: Arc<AtomicUsize>) -> Self {
         Self { held, ..Self::default() }
     }
@@ -102,7 +105,7 @@ impl Shard {
         Some(entry.slot.clone())
     }
 
-    /// The content without a trace of the look.
+    /// The content of an entry, without counting a hit.
     pub(super) fn peek(&self, key: Key) -> Option<&Slot> {
         self.entries.get(&key).map(|entry| &entry.slot)
     }
@@ -131,7 +134,8 @@ impl Shard {
         self.clean();
     }
 
-    /// Puts an entry of another tier into a place that is free. `useful` ones are spared at first. `false` if there is no room.
+    /// Stores an object of another process at a free place. A `useful` object begins in the main queue. Returns
+    /// false if there is no room.
     pub(super) fn adopt(&mut self, key: Key, object: Arc<Object>, useful: bool) -> bool {
         let slot = Slot::Object(object);
         let memory = slot.memory();
@@ -154,7 +158,8 @@ impl Shard {
         true
     }
 
-    /// The places of objects, either of those that were asked for more than once, or of the others.
+    /// The places of the objects that were used after they had been stored, or, if `useful` is false, of the
+    /// others.
     pub(super) fn places(&self, useful: bool) -> Vec<Key> {
         let wanted =
             |entry: &Entry| entry.slot.object().is_some() && (entry.main || entry.hits > 0) == useful;
@@ -166,7 +171,7 @@ impl Shard {
         self.clean();
     }
 
-    /// Removes the entries that `gone` selects. The result is their number.
+    /// Removes the entries that `gone` selects. Returns their number.
     pub(super) fn remove_all(&mut self, mut gone: impl FnMut(&Slot) -> bool) -> usize {
         let dead: Vec<_> =
             self.entries.iter().filter(|(_, entry)| gone(&entry.slot)).map(|(&key, _)| key).collect();
@@ -177,7 +182,7 @@ impl Shard {
         dead.len()
     }
 
-    /// Passes on all entries.
+    /// Iterates over the contents of all entries.
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.entries.values().map(|entry| &entry.slot)
     }
@@ -195,7 +200,7 @@ impl Shard {
         self.clean();
     }
 
-    /// Bytes of memory, those for remembered keys included.
+    /// Bytes of memory, including those for remembered keys.
     pub(super) fn memory(&self) -> usize {
         self.memory + self.ghosts.memory()
     }
@@ -218,7 +223,7 @@ impl Shard {
 
     fn make_room(&mut self, useless: impl Fn(&Slot) -> bool) {
         while self.memory() > self.limit {
-            // Remembered keys go first where they take more than a sixteenth.
+            // Remembered keys are forgotten first if they take more than a sixteenth of the limit.
             if self.ghosts.memory() > self.limit / 16 {
                 self.ghosts.forget_oldest();
             } else if self.small_memory > self.limit / SMALL_PART || self.main.is_empty() {
@@ -231,8 +236,8 @@ impl Shard {
         }
     }
 
-    /// Removes the oldest key of the small queue: an entry that had a hit moves to the main queue, an entry without one is evicted. Returns false
-    /// if the queue is empty.
+    /// Removes the oldest key of the small queue. An entry with a hit moves to the main queue, and an entry without
+    /// a hit is evicted. Returns false if the queue is empty.
     fn pass_small(&mut self, useless: impl Fn(&Slot) -> bool) -> bool {
         let Some((key, ticket)) = self.small.pop_front() else { return false };
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.ticket == ticket) else {
@@ -251,8 +256,8 @@ impl Shard {
         true
     }
 
-    /// Removes the oldest key of the main queue: an entry that had a hit gets another round, an entry without one is evicted. Returns false if the
-    /// queue is empty.
+    /// Removes the oldest key of the main queue. An entry with a hit gets another round, and an entry without a hit
+    /// is evicted. Returns false if the queue is empty.
     fn pass_main(&mut self, useless: impl Fn(&Slot) -> bool) -> bool {
         let Some((key, ticket)) = self.main.pop_front() else { return false };
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.ticket == ticket) else {
@@ -268,7 +273,7 @@ impl Shard {
         true
     }
 
-    /// Drops the places of entries that are gone once there are as many as entries.
+    /// Removes outdated places from the queues once there are more of them than entries.
     fn clean(&mut self) {
         if self.small.len() + self.main.len() <= 2 * self.entries.len() + SLACK {
             return;
@@ -280,7 +285,7 @@ impl Shard {
     }
 }
 
-/// Keys of entries that went from the small queue, the oldest first.
+/// Keys of entries that were evicted from the small queue, the oldest first.
 #[derive(Debug, Default)]
 struct Ghosts {
     tickets: ShardMap<u64, u32>,
@@ -289,7 +294,7 @@ struct Ghosts {
 }
 
 impl Ghosts {
-    /// Remembers a key, and of all keys as many as there are entries.
+    /// Remembers a key, and forgets the oldest keys if there are more than `entries`.
     fn add(&mut self, key: Key, entries: usize) {
         self.ticket = self.ticket.wrapping_add(1);
         let fingerprint = key.0 as u64;
@@ -304,7 +309,7 @@ impl Ghosts {
         self.tickets.remove(&(key.0 as u64)).is_some()
     }
 
-    /// `false` if there is none.
+    /// Forgets the oldest key. Returns false if there is none.
     fn forget_oldest(&mut self) -> bool {
         let Some((fingerprint, ticket)) = self.order.pop_front() else { return false };
         if self.tickets.get(&fingerprint) == Some(&ticket) {

@@ -5,7 +5,7 @@ use crate::key::{Key, address, site};
 use crate::record::{Reader, part};
 use crate::tags::Tag;
 
-/// The selection of a purge, as its floor keeps it.
+/// The selection of a purge, in the form in which its floor is stored.
 pub(super) enum Selection<'a> {
     All,
     Site(&'a [u8]),

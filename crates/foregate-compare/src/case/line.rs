@@ -1,8 +1,8 @@
-//! Words of a line.
+//! Reads one line of a file of cases, word by word.
 
 use super::CaseError;
 
-/// The rest of a line that is being read, with its place.
+/// A line that is being read, and the position up to which it was read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'t> {
     pub number: usize,
@@ -47,7 +47,7 @@ impl<'t> Line<'t> {
         word
     }
 
-    /// The next word, which is not taken.
+    /// The next word, without moving past it.
     pub fn peek(&self) -> &'t str {
         let mut copy = *self;
         copy.word()

@@ -36,7 +36,7 @@ struct Reader<'t> {
     at: usize,
 }
 
-/// A method alone, or in front of a space.
+/// Returns true if a line begins with a known method, or with another word in capital letters before a space.
 fn begins_request(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default();
     METHODS.contains(&word)
@@ -126,7 +126,7 @@ impl<'t> Reader<'t> {
         Ok(case)
     }
 
-    /// Lines `Name: value` up to something else.
+    /// Reads lines of the form `Name: value` up to the first other line.
     fn fields(&mut self) -> Result<Vec<(String, String)>, CaseError> {
         let mut fields = Vec::new();
         while self.skip_empty() {
@@ -167,7 +167,7 @@ impl<'t> Reader<'t> {
         let mut line = self.here();
         line.skip_spaces();
         let text = line.rest().trim_end();
-        // A body may be a list of JSON.
+        // Other lines in brackets may be a body: a JSON array.
         let name = text.strip_prefix('[')?.strip_suffix(']')?;
         (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic())).then_some((name, line))
     }
@@ -229,7 +229,7 @@ impl<'t> Reader<'t> {
         Ok(pairs)
     }
 
-    /// A body, and whether templates are replaced in it.
+    /// Reads a body. The second value is true if templates are replaced in it.
     fn body(&mut self) -> Result<Option<(Vec<u8>, bool)>, CaseError> {
         if !self.skip_empty() {
             return Ok(None);
@@ -265,7 +265,7 @@ impl<'t> Reader<'t> {
         Ok(None)
     }
 
-    /// Lines between two lines of three backticks.
+    /// Reads a body that stands between two lines of three backticks.
     fn block(&mut self) -> Result<(Vec<u8>, bool), CaseError> {
         let start = self.here();
         self.at += 1;
@@ -281,7 +281,7 @@ impl<'t> Reader<'t> {
         Err(start.error("the body does not end").help("close it with a line of three backticks"))
     }
 
-    /// A JSON value of one or more lines; templates in it are texts of JSON.
+    /// Reads a JSON value of one or more lines. Its syntax is not checked if it has templates.
     fn json(&mut self) -> Result<Vec<u8>, CaseError> {
         let start = self.here();
         let mut body = String::new();
@@ -367,7 +367,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Lines of a section, up to something else.
+    /// Passes the lines of a section to `entry`, up to the first other line.
     fn entries(&mut self, mut entry: impl FnMut(Line<'t>) -> Result<(), CaseError>) -> Result<(), CaseError> {
         while self.skip_empty() {
             let text = self.here().rest().trim();
@@ -408,7 +408,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len() / 2).map(|at| u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok()).collect()
 }
 
-/// Pairs of a form; templates stay as they are.
+/// Encodes the pairs of a form. Texts with templates stay as they are.
 fn encoded(pairs: &[(String, String)]) -> String {
     let encode = |text: &str| -> String {
         if text.contains("{{") {

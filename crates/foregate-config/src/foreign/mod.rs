@@ -1,8 +1,9 @@
-//! Words of other proxies, with the key here that does the same.
+//! Advice for words of other proxies: the key here that does the same.
 //!
-//! A word that is a key of the block around it never comes here. Spelling makes no difference: `accessLog`, `access_log`,
-//! `access-log` and `AccessLog` are one word. A word of a table that ends in `*` matches all words with this beginning
-//! (`gzip-*`); whole words take precedence over beginnings, and longer beginnings over shorter ones.
+//! Words that are valid keys of the block around them are not looked up here. Spelling makes no difference:
+//! `accessLog`, `access_log`, `access-log` and `AccessLog` are one word. A word of a table that ends in `*`
+//! matches all words with this beginning (`gzip-*`). Whole words take precedence over beginnings, and longer
+//! beginnings over shorter ones.
 
 mod nginx;
 mod words;
@@ -12,7 +13,7 @@ pub(crate) use nginx::rate;
 /// The advice for a configuration of another program.
 pub(crate) const INSTEAD_OF_FILE: &str = "`foregate init` writes one of ours; docs/guide/nginx-directives.md has the counterparts of the directives of NGINX";
 
-/// The program that a whole file seems to be for, by its name and a few words.
+/// The other program for which a file seems to be written, judged by the name of the file and a few words.
 pub(crate) fn program_of(path: &std::path::Path, text: &str) -> Option<&'static str> {
     let name = path.file_name()?.to_str()?;
     // In a file of our own format, names of other proxies get separate advice.
@@ -38,8 +39,8 @@ pub(crate) fn program_of(path: &std::path::Path, text: &str) -> Option<&'static 
     (has("<VirtualHost") || has("ProxyPass ")).then_some("Apache")
 }
 
-/// The directives of NGINX that have another name here, in alphabetical order, each with the advice that a file with it gets. A `*` at the end
-/// stands for all directives with this beginning.
+/// The directives of NGINX that have another name here, in alphabetical order, each with the advice for a file
+/// that uses it. A `*` at the end stands for all directives with this beginning.
 pub fn nginx_directives() -> Vec<(String, String)> {
     let mut all: Vec<_> = nginx::INSTEAD
         .iter()
@@ -54,14 +55,15 @@ pub fn nginx_directives() -> Vec<(String, String)> {
 pub(crate) enum Instead {
     /// The replacement.
     Write(&'static str),
-    /// There is no need for it; the reason.
+    /// The word is not needed, for this reason.
     LeaveOut(&'static str),
-    /// No key does the same; the nearest thing that there is.
+    /// No key does the same. This is the nearest alternative.
     Missing(&'static str),
 }
 
 impl Instead {
-    /// The advice as a sentence; `is_told`: the message says already that the word is not in this version.
+    /// The advice as a sentence. `is_told` is true if the message already says that the word is not in this
+    /// version.
     pub(crate) fn sentence(self, is_told: bool) -> String {
         match self {
             Self::Write(text) => text.to_owned(),
@@ -72,10 +74,11 @@ impl Instead {
     }
 }
 
-/// The advice for a directive of NGINX in the block of this name; with a block of its own or without.
+/// The advice for a directive of NGINX in the block with the name `within`. `has_block` is true if the
+/// directive has a block of its own.
 pub(crate) fn of_nginx(directive: &str, within: &str, has_block: bool) -> Option<Instead> {
     let word = squeezed(directive);
-    // Without a block, these are our own keys.
+    // Without a block, these words are keys of our own.
     if matches!(&*word, "http" | "server") && !has_block {
         return None;
     }
@@ -91,14 +94,14 @@ pub(crate) fn of_others(word: &str, within: &str) -> Option<Instead> {
     best(&squeezed(word), rows).filter(|instead| !is_around(*instead, within))
 }
 
-/// The meaning of a foreign name within a block, or at one of our keys.
+/// The advice for a foreign name that has a special meaning within this block, or as a property of this key.
 pub(crate) fn within(block: &str, name: &str) -> Option<Instead> {
     let rows = words::WITHIN.iter().filter(|row| row.0 == block);
     let rows = rows.flat_map(|(_, words, instead)| words.split_whitespace().map(|word| (word, *instead)));
     best(&squeezed(name), rows)
 }
 
-/// Returns true if the advice begins with the surrounding block.
+/// Returns true if the advice is to write the block that is already around the word.
 fn is_around(instead: Instead, within: &str) -> bool {
     matches!(instead, Instead::Write(text) if text.starts_with(&format!("write `{within}`")))
 }

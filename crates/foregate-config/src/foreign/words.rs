@@ -1,5 +1,6 @@
-//! Words of Caddy, HAProxy, Envoy, Traefik and Apache, and words that people write by habit. Our own keys of the same name in
-//! another block take precedence. Each row has its words in one text, with blanks between them.
+//! Words of Caddy, HAProxy, Envoy, Traefik and Apache, and other words that people write by habit. If a key of
+//! our own in another block has the same name, it takes precedence. Each row has its words in one text,
+//! separated by blanks.
 
 use super::Instead::{self, LeaveOut, Missing, Write};
 

@@ -1,4 +1,4 @@
-//! E-mail addresses that programs which harvest them cannot read.
+//! Hides e-mail addresses from programs that harvest them.
 //!
 //! ```kdl
 //! html-emails
@@ -23,7 +23,7 @@ use crate::{Charset, Comment, Element, EndTag, Feature, Page, Reads, Rewrite, Se
 pub const SCRIPT_PATH: &str = "/.foregate/email-decode.min.js";
 /// The source of the script, for browsers of the last ten years.
 const SCRIPT: &str = include_str!("email-decode.min.js");
-/// The validator of the script, which has to change with it.
+/// The ETag of the script. It has to change whenever the script does.
 const SCRIPT_TAG: &str = "\"1\"";
 /// The step that chooses the feature.
 const STEP: &str = "html-emails";
@@ -31,13 +31,13 @@ const STEP: &str = "html-emails";
 const LOCAL: usize = 64;
 /// The longest domain, bytes.
 const DOMAIN: usize = 253;
-/// The growth of an address of six bytes.
+/// The growth for each byte of the document. The worst case is an address of six bytes.
 const GROWTH: usize = 24;
 /// The longest placeholder, bytes.
 const PLACEHOLDER_LIMIT: usize = 200;
 /// The text in place of an address.
 const PLACEHOLDER: &str = "[email protected]";
-/// Names of files that look like addresses, such as `logo@2x.png`, end in one of these.
+/// The extensions of file names that look like addresses, such as `logo@2x.png`.
 const FILES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "svg", "ico", "css", "js"];
 
 static KEY: Key = Key::flag(
@@ -141,11 +141,11 @@ macro_rules! serves {
 }
 
 serves! {
-    /// Serves the script where `html-emails` stands.
+    /// Serves the script on routes with `html-emails`.
     Script, Settings<Emails>, "html-emails-script"
 }
 serves! {
-    /// Serves the script where `html-email-script` stands.
+    /// Serves the script on routes with `html-email-script`.
     ScriptAlone, ScriptSettings, "html-email-script"
 }
 
@@ -158,7 +158,8 @@ pub struct Emails {
 
 /// The number of link selectors at the start of [`Emails::selectors`]; the rest are elements that cannot contain markup.
 const LINKS: usize = 2;
-/// Elements that the script does not search: their content joins the document only later, by another script.
+/// The number of the selector of templates. The script does not search their content, because it is not part of the
+/// document until another script adds it.
 const TEMPLATE: usize = 2;
 
 impl Default for Emails {
@@ -168,7 +169,7 @@ impl Default for Emails {
 }
 
 impl Emails {
-    /// A feature that writes this text in place of addresses.
+    /// Creates the feature with this text as the placeholder.
     pub fn new(placeholder: &str) -> Self {
         let selectors = ["a[href]", "area[href]", "template", "svg", "math", "select", "datalist"];
         let mut escaped = String::new();
@@ -194,7 +195,7 @@ impl Feature for Emails {
     }
 
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
-        // Inserted markup has no quotes: even where a browser reads it as a part of an attribute, it cannot end the attribute.
+        // The inserted markup has no quotes: if a browser reads it as a part of an attribute, it does not end the attribute.
         let nonce = page.nonce().map_or(String::new(), |nonce| format!(" nonce={nonce}"));
         Box::new(Hiding {
             placeholder: page.text(&self.placeholder).into_owned(),
@@ -210,15 +211,16 @@ impl Feature for Emails {
 
 struct Hiding {
     placeholder: String,
-    /// Taken when it has been inserted: with the first address, so that it is there whatever may come after.
+    /// The `script` element, which is inserted with the first address, so that later errors cannot prevent it. Empty once
+    /// it has been inserted.
     script: String,
     charset: Charset,
     candidate: Candidate,
-    /// How many elements are open in which no markup may be inserted.
+    /// The number of open elements that cannot contain markup, and of open templates.
     outside: usize,
-    /// The number of templates among them.
+    /// The number of open templates.
     templates: usize,
-    /// Between `<!--email_off-->` and `<!--/email_off-->`.
+    /// True between `<!--email_off-->` and `<!--/email_off-->`.
     off: bool,
 }
 
@@ -275,13 +277,13 @@ impl Hiding {
         else {
             return;
         };
-        // The script decodes UTF-8.
+        // The script can only decode valid UTF-8.
         let is_readable = |text: &str| text.is_ascii() || self.charset.is_utf8() && !stands_in(text);
         let Some(mut href) = Some(href).filter(|href| is_readable(href)).and_then(|href| resolve_all(&href))
         else {
             return;
         };
-        // Browsers drop these (URL Standard, section 4.4).
+        // Browsers drop these characters from addresses (URL Standard, section 4.4).
         href.retain(|character| !matches!(character, '\t' | '\n' | '\r'));
         let address = href.trim_start_matches(|first| first <= ' ');
         let Some((scheme, rest)) = address.split_at_checked("mailto:".len()) else { return };
@@ -297,8 +299,8 @@ impl Hiding {
     }
 }
 
-/// Bytes as the script decodes them: the first two digits are the key of the others. The key comes of the address, so
-/// that the same document is the same each time it is sent.
+/// Encodes bytes for the script: the first two digits are the key for the others. The key is derived from the address,
+/// so that a document gets the same output each time.
 fn encoded(bytes: &[u8]) -> String {
     let sum = bytes.iter().fold(0x5a_u8, |sum, byte| sum.rotate_left(3) ^ byte);
     let key = if sum == 0 { 0x5a } else { sum };
@@ -315,14 +317,14 @@ enum TextPiece<'t> {
     Address(&'t str),
 }
 
-/// The possible start of an address, up to the position in the text.
+/// The possible start of an address at the end of the text read so far.
 #[derive(Default)]
 struct Candidate {
-    /// A local part, and after `@` a domain.
+    /// The local part, and after an `@` the domain as far as it has been read.
     held: String,
-    /// The position of `@` in it.
+    /// The position of the `@` in `held`.
     at: Option<usize>,
-    /// There was more of the local part than one may have.
+    /// True if the local part is longer than allowed.
     long: bool,
 }
 
@@ -335,7 +337,8 @@ fn is_domain(byte: u8) -> bool {
 }
 
 impl Candidate {
-    /// Reads a piece of text, which may be split anywhere; passes its pieces to `tell`, in order.
+    /// Reads a piece of the document's text, which may be split anywhere. Passes addresses and the text between them to
+    /// `tell`, in order.
     fn read(&mut self, text: &str, last: bool, tell: &mut dyn FnMut(TextPiece<'_>)) {
         let mut rest = text;
         loop {
@@ -361,7 +364,7 @@ impl Candidate {
             if !self.held.is_empty() {
                 tell(TextPiece::Text(&self.held));
             }
-            // Its memory is used for the next text.
+            // Keep the memory for the next text.
             self.held.clear();
             (self.at, self.long) = (None, false);
         }
@@ -391,7 +394,7 @@ impl Candidate {
         text.get(at + 1..)
     }
 
-    /// Releases the part that cannot belong to a local part.
+    /// Releases held text from the start, so that no more than the longest local part stays held.
     fn shorten(&mut self, tell: &mut dyn FnMut(TextPiece<'_>)) {
         let over = self.held.len().saturating_sub(LOCAL);
         if over > 0 {
@@ -409,7 +412,8 @@ impl Candidate {
         self.long = false;
     }
 
-    /// Handles the end of a domain, or its maximum length: passes on the address or text. The rest may be the start of another address.
+    /// Handles the end of a domain, or a domain of the maximum length: passes the held text on as an address or as text.
+    /// Its end may be the start of another address.
     fn judge(&mut self, at: usize, too_long: bool, tell: &mut dyn FnMut(TextPiece<'_>)) {
         self.at = None;
         let domain = self.held.get(at + 1..).unwrap_or_default();
@@ -423,7 +427,7 @@ impl Candidate {
     }
 }
 
-/// The length of a domain of two labels or more at its start; 0 for none.
+/// The length of the domain at the start of the text, which needs two labels or more; 0 if there is none.
 fn domain_length(text: &str) -> usize {
     let domain = text.split("..").next().unwrap_or_default().trim_end_matches(['.', '-']);
     let Some((front, top)) = domain.rsplit_once('.') else { return 0 };

@@ -1,4 +1,5 @@
-//! Hints that spare browsers work: images that load when they come into view, and sizes that are known before.
+//! Hints that save browsers work: images that load only when they come into view, and image sizes that are known before
+//! the image arrives.
 //!
 //! ```kdl
 //! html-images {
@@ -115,7 +116,7 @@ impl Default for Images {
 }
 
 impl Images {
-    /// Images except the first `after`, and frames, load when they come into view.
+    /// Makes frames, and all images except the first `after`, load only when they come into view.
     #[must_use]
     pub fn lazy(self, after: u64) -> Self {
         Self { lazy: Some(after), ..self }
@@ -127,7 +128,7 @@ impl Images {
         Self { from_names: true, ..self }
     }
 
-    /// Images that a selector fits have a size, width and height in pixels.
+    /// Gives images that a selector matches a size: width and height in pixels.
     pub fn size(&mut self, selector: Selector, size: (u64, u64)) {
         self.selectors.insert(self.sizes.len(), selector);
         self.sizes.push(size);
@@ -165,7 +166,7 @@ impl Feature for Images {
 
 struct Hints {
     images: Arc<Images>,
-    /// Images that still load at once.
+    /// The number of further images that load at once.
     left: u64,
 }
 
@@ -196,7 +197,7 @@ impl Rewrite for Hints {
     }
 }
 
-/// Returns true if the page marks it as urgent.
+/// Returns true if the page marks the image as urgent.
 fn is_urgent(element: &Element<'_, '_, '_>) -> bool {
     let priority = element.attribute("fetchpriority");
     priority.is_some_and(|priority| references::resolve(&priority).trim().eq_ignore_ascii_case("high"))
@@ -210,7 +211,7 @@ fn give_size(element: &mut Element<'_, '_, '_>, (width, height): (u64, u64)) {
     }
 }
 
-/// The size that the name of a file ends in: `photo-640x480.jpg`, `photo_640x480.jpg`.
+/// The image size at the end of a file name, as in `photo-640x480.jpg` or `photo_640x480.jpg`.
 fn size_of_name(address: &str) -> Option<(u64, u64)> {
     let path = address.split(['?', '#']).next().unwrap_or_default();
     let (stem, _) = path.rsplit('/').next().unwrap_or_default().rsplit_once('.')?;

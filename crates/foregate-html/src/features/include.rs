@@ -7,9 +7,10 @@
 //! }
 //! ```
 //!
-//! Supported are `<esi:include src="/path" alt="/path" onerror="continue"/>`, `<esi:remove>`, `<esi:comment/>` and `<!--esi -->` (ESI
-//! 1.0), and `<!--#include virtual="/path" -->` (server-side includes). The tags of other ESI elements are removed, together with
-//! content that would appear in addition to its alternative: see [`BLOCKS`].
+//! Supported are `<esi:include src="/path" alt="/path" onerror="continue"/>`, `<esi:remove>`, `<esi:comment/>` and
+//! `<!--esi -->` (ESI 1.0), and `<!--#include virtual="/path" -->` (server-side includes). The tags of other ESI
+//! elements are removed. If such an element contains alternatives, the content of all but one is removed too: see
+//! [`BLOCKS`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,18 +114,18 @@ chooses! {
 enum Fate {
     /// A fragment replaces the element.
     Include,
-    /// Removed.
+    /// The element is removed with its content.
     Goes,
-    /// Removed, and counted as unsupported.
+    /// The element is removed with its content, and counts as unsupported.
     Lost,
-    /// Its tags are removed, and its content stays.
+    /// The tags are removed; the content stays.
     Content,
-    /// Its tags are removed, and it counts as unsupported: its variables or conditions are not evaluated.
+    /// The tags are removed, and the element counts as unsupported, because its variables or conditions are not evaluated.
     Plain,
 }
 
-/// The elements of ESI. `attempt` counts as successful, since each include has an alternative of its own; conditions are not
-/// evaluated, so the alternative applies.
+/// The elements of ESI. The content of `attempt` stays and that of `except` is removed, because each include has a
+/// fallback of its own. Conditions are not evaluated: `when` is removed, and the content of `otherwise` stays.
 const BLOCKS: [(&str, Fate); 11] = [
     ("esi\\:include", Fate::Include),
     ("esi\\:remove", Fate::Goes),
@@ -165,7 +166,7 @@ impl Default for Include {
 }
 
 impl Include {
-    /// A feature that fetches fragments by these rules.
+    /// Creates the feature with these rules for fetching fragments.
     pub fn new(rules: FragmentRules) -> Self {
         let selectors = BLOCKS.map(|(selector, _)| Selector::constant(selector));
         Self { selectors, rules: Arc::new(rules) }
@@ -256,7 +257,7 @@ impl Rewrite for Including {
     fn comment(&mut self, comment: &mut Comment<'_, '_>) {
         let text = comment.text();
         if let Some(markup) = text.strip_prefix("esi").filter(|rest| rest.starts_with(is_blank)) {
-            // Markup that is hidden from other servers; it may contain fragments.
+            // `<!--esi -->` hides this markup from servers without ESI. The markup may contain fragments.
             let literal = Some(self.charset.bytes_of(markup).into_owned());
             let path = self.document.as_deref().unwrap_or_default().to_owned();
             return comment.include(Fragment { literal, path, ..self.fragment("") });

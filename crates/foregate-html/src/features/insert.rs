@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! The edges of head and body: see [`Edges`].
+//! [`Edges`] describes how the edges of head and body are found.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const STEP: &str = "html-insert";
 const MARKUP_LIMIT: usize = 64 * 1024;
 /// The placeholder for the nonce in markup.
 const NONCE: &str = "{nonce}";
-/// The length of the shortest tag, bytes: the base of the growth.
+/// The length of the shortest tag, bytes. The growth for each byte is computed for a document of such tags.
 const TAG: usize = 3;
 
 const LIMIT: Prop = Prop {
@@ -77,7 +77,7 @@ static BLOCK: Block = Block {
     later: &[],
 };
 
-/// Where markup goes.
+/// The place at which markup is inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// At the start of the head.
@@ -151,10 +151,10 @@ fn read_markup(argument: &Argument) -> Result<&str, Problem> {
     Ok(html.strip_prefix('\u{feff}').unwrap_or(html))
 }
 
-/// Refuses markup at elements that is not whole: an unclosed or half element would change the structure of the document after it.
+/// Refuses incomplete markup at elements: an unclosed element would change the structure of the document after it.
 fn refuse_partial(argument: &Argument) -> Result<(), Problem> {
     const WHOLE: &str = "insert whole elements, such as `<div>...</div>`";
-    // Other errors have been reported.
+    // Other errors have already been reported.
     let Some(partial) = read_markup(argument).ok().and_then(partial) else { return Ok(()) };
     let (message, help) = match partial {
         Partial::Opens(name) => (
@@ -180,7 +180,7 @@ chooses! {
 /// The feature.
 #[derive(Debug, Default)]
 pub struct Insert {
-    /// Selectors of edges with insertions come first.
+    /// The selectors of elements. Those of the marks of edges come first.
     selectors: Vec<Selector>,
     marks: Vec<(Mark, &'static str)>,
     edges: Vec<(Edge, String)>,
@@ -189,7 +189,7 @@ pub struct Insert {
 }
 
 impl Place {
-    /// The edge of head or body that it is; `None` for a place at an element.
+    /// The edge of head or body; `None` for a place at an element.
     fn edge(self) -> Option<Edge> {
         match self {
             Self::HeadStart => Some(Edge::HeadStart),
@@ -213,14 +213,14 @@ impl Insert {
         self.marks = told;
     }
 
-    /// A feature that inserts markup at the start of the head, on this side of a tag.
+    /// Creates a feature that inserts markup at the start of the head, on this side of a tag.
     pub(crate) fn head_start(html: &str, side: Side) -> Self {
         let mut insert = Self { side, ..Self::default() };
         insert.edge(Place::HeadStart, html);
         insert
     }
 
-    /// Inserts markup at elements, at most at this many in a document.
+    /// Inserts markup at the elements that a selector matches, at no more than `limit` elements of a document.
     pub fn at(&mut self, place: Place, selector: Selector, html: &str, limit: Option<u64>) {
         self.elements.push((place, selector, html.into(), limit));
     }

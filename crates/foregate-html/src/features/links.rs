@@ -9,7 +9,8 @@
 //! }
 //! ```
 //!
-//! The first `prefix` that matches applies, else the first `host`; then `https` replaces `http:`.
+//! The first `prefix` that matches applies. If none matches, the first `host` that matches applies. After that, `https`
+//! replaces `http:`.
 
 use std::sync::Arc;
 
@@ -24,13 +25,13 @@ use crate::{Element, Feature, Page, Rewrite, Selector};
 const STEP: &str = "html-links";
 /// The most mappings.
 const MAPPINGS: usize = 256;
-/// The most attributes that may be named in addition to those of HTML.
+/// The most attributes that the configuration may name in addition to the built-in ones.
 const ATTRIBUTES: usize = 16;
-/// The longest part of an address, bytes.
+/// The longest text of a mapping, bytes.
 const PART: usize = 2048;
 
-/// The attributes of HTML that hold an address and lead somewhere. Each is tried at every tag: that of `ins` and `del`, which no
-/// browser follows, would take 2 % of a pass of five features.
+/// The attributes of HTML that hold an address which browsers use. Each costs time at every tag, so the `cite` of `ins`
+/// and `del`, which no browser follows, is left out.
 const PLAIN: [(&str, &str); 24] = [
     ("a[href]", "href"),
     ("area[href]", "href"),
@@ -62,10 +63,10 @@ const SETS: [(&str, &str); 3] =
     [("img[srcset]", "srcset"), ("source[srcset]", "srcset"), ("link[imagesrcset]", "imagesrcset")];
 /// Attributes with several addresses, separated by blanks.
 const LISTS: [(&str, &str); 2] = [("a[ping]", "ping"), ("area[ping]", "ping")];
-/// The attribute that has an address after a number.
+/// The `meta` element whose attribute has an address after a number of seconds.
 const REFRESH: &str = "meta[http-equiv=\"refresh\" i]";
 
-/// How many pairs of element and attribute are built in.
+/// The number of pairs of element and attribute that are built in.
 const STANDARD: usize = PLAIN.len() + SETS.len() + LISTS.len() + 1;
 
 static KEY: Key = Key::block(
@@ -122,7 +123,7 @@ impl Configured for Links {
             if from.text()?.is_empty() {
                 return Err(from.wrong("an empty text fits everything"));
             }
-            // Browsers drop some of these from addresses, which are looked at as browsers see them.
+            // Browsers drop some control characters from addresses, and so does the search. Such a text would never match.
             if from.text()?.contains(|character: char| character.is_ascii_control()) {
                 return Err(from.wrong("no address has such a character, so that this never fits"));
             }
@@ -173,7 +174,7 @@ chooses! {
 #[derive(Debug)]
 pub struct Links {
     selectors: Vec<Selector>,
-    /// The attribute of each selector but the last of the standard ones.
+    /// The attribute of each selector, without `meta[http-equiv=refresh]`, the last of the built-in selectors.
     attributes: Vec<String>,
     prefixes: Vec<(String, String)>,
     hosts: Vec<(String, String)>,
@@ -196,7 +197,7 @@ impl Default for Links {
 }
 
 impl Links {
-    /// Maps addresses in this attribute too, on elements where it is not an address by default.
+    /// Maps addresses in this attribute too, on elements for which the attribute is not built in.
     pub fn attribute(&mut self, name: &str) {
         let name = name.to_ascii_lowercase();
         if self.attributes.iter().skip(STANDARD).any(|known| *known == name) {
@@ -211,7 +212,7 @@ impl Links {
         }
     }
 
-    /// Addresses that begin with `from` begin with `to`.
+    /// Replaces `from` by `to` at the start of addresses.
     #[must_use]
     pub fn prefix(mut self, from: &str, to: &str) -> Self {
         self.prefixes.push((from.into(), to.into()));
@@ -225,7 +226,7 @@ impl Links {
         self
     }
 
-    /// `http:` becomes `https:`.
+    /// Replaces `http:` by `https:`.
     #[must_use]
     pub fn https(self) -> Self {
         Self { https: true, ..self }
@@ -280,9 +281,9 @@ impl Rewrite for Mapping {
 }
 
 impl Mapping {
-    /// An address, mapped; `None` if it stays.
+    /// Maps an address; `None` if it stays unchanged.
     fn address(&self, address: &str) -> Option<String> {
-        // Browsers drop these (URL Standard, section 4.4).
+        // Browsers drop these characters from addresses (URL Standard, section 4.4).
         let dropped = |character| matches!(character, '\t' | '\n' | '\r');
         let start = address.len() - address.trim_start_matches(|first| first <= ' ').len();
         let (blank, address) = address.split_at(start);
@@ -304,7 +305,7 @@ impl Mapping {
         mapped.filter(|mapped| mapped != address).map(|mapped| format!("{blank}{mapped}"))
     }
 
-    /// The addresses of a `srcset` (HTML, section 4.8.4.2.1), each before its descriptors.
+    /// Maps the addresses in a `srcset` (HTML, section 4.8.4.2.1), where descriptors follow each address.
     fn set(&self, value: &str) -> Option<String> {
         let blank = |byte: u8| byte.is_ascii_whitespace();
         let (mut mapped, mut changed, mut rest) = (String::with_capacity(value.len()), false, value);
@@ -334,7 +335,7 @@ impl Mapping {
         changed.then_some(mapped)
     }
 
-    /// Addresses with blanks between.
+    /// Maps addresses that are separated by blanks.
     fn list(&self, value: &str) -> Option<String> {
         let mut changed = false;
         let mut mapped = String::with_capacity(value.len());
@@ -348,7 +349,7 @@ impl Mapping {
         changed.then_some(mapped)
     }
 
-    /// The address of `5; url=ADDRESS`.
+    /// Maps the address in a refresh such as `5; url=ADDRESS`.
     fn refresh(&self, value: &str) -> Option<String> {
         let (front, address) = value.split_at(refreshed(value)?);
         let end = match address.chars().next().filter(|first| "'\"".contains(*first)) {
@@ -365,7 +366,8 @@ impl Mapping {
     }
 }
 
-/// Where the address of a refresh begins, quotes included (HTML, section 4.2.5.3, shared declarative refresh steps).
+/// The position of the address in a refresh, at its opening quote if it has one (HTML, section 4.2.5.3, shared
+/// declarative refresh steps).
 fn refreshed(value: &str) -> Option<usize> {
     let blanks =
         |text: &str| text.len() - text.trim_start_matches(|next: char| next.is_ascii_whitespace()).len();
@@ -385,10 +387,11 @@ fn refreshed(value: &str) -> Option<usize> {
     Some(if is_named && rest(equals).starts_with('=') { skipped(equals + 1) } else { address })
 }
 
-/// The ampersand of a reference that stays one, while addresses are looked at.
+/// Stands for the ampersand of a reference that is not resolved, while an address is mapped.
 const KEPT: char = UNUSED[1];
 
-/// A text of the configuration as it occurs in an address of the document; characters that the encoding lacks become references.
+/// Converts a text of the configuration to the form that addresses of the document have. Characters that the encoding
+/// lacks become references.
 fn form(text: &str, page: &Page) -> String {
     let mut formed = String::with_capacity(text.len());
     for character in text.chars() {
@@ -401,7 +404,7 @@ fn form(text: &str, page: &Page) -> String {
     formed
 }
 
-/// Where the descriptors of a candidate end: after the comma that is in no brackets.
+/// The end of the descriptors of a `srcset` candidate: after the first comma outside of brackets.
 fn descriptors(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -420,12 +423,13 @@ fn strip_scheme<'a>(address: &'a str, scheme: &str) -> Option<&'a str> {
     front.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// The number of slashes at the start of an address: with two, it begins with a host, with one, with a path.
+/// The number of slashes at the start of an address: an address with two begins with a host, one with a single slash
+/// begins with a path.
 fn leading_slashes(address: &str) -> usize {
     address.bytes().take_while(|byte| matches!(byte, b'/' | b'\\')).count()
 }
 
-/// An address after `http:` without the port of that, which speaks no TLS.
+/// Removes the port 80 from an address without its scheme `http:`, because that port serves no TLS.
 fn without_default_port(rest: &str) -> String {
     let host = rest.get(2..).unwrap_or_default();
     let end = host.find(['/', '\\', '?', '#']).unwrap_or(host.len());
@@ -441,7 +445,7 @@ fn without_default_port(rest: &str) -> String {
 fn joined(from: &str, to: &str, rest: &str) -> Option<String> {
     let joined = format!("{to}{rest}");
     let start = joined.trim_start_matches(|first| first <= ' ');
-    // An address without a scheme keeps its host.
+    // If `from` ends with `:`, only a scheme is replaced, so the host in the rest was a host before.
     let names_host = leading_slashes(start) >= 2 && leading_slashes(to) < 2 && !from.ends_with(':');
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let scheme = start.bytes().take_while(|byte| is_scheme(*byte)).count();
@@ -451,14 +455,14 @@ fn joined(from: &str, to: &str, rest: &str) -> Option<String> {
     (!names_host && !brings_scheme).then_some(joined)
 }
 
-/// Changes the host of an address. A default port is left out, unless `from` has one.
+/// Changes the host of an address. A default port in the address is dropped, unless `from` has a port.
 fn of_host(address: &str, from: &str, to: &str) -> Option<String> {
     let rest = strip_scheme(address, "https:").or_else(|| strip_scheme(address, "http:")).unwrap_or(address);
     let authority = rest.strip_prefix("//")?;
     let (host, path) = authority.split_at_checked(from.len())?;
     let scheme = address.strip_suffix(rest).unwrap_or_default();
     let (https, http) = (scheme.eq_ignore_ascii_case("https:"), scheme.eq_ignore_ascii_case("http:"));
-    // A URL without a scheme has that of the document, which is unknown at this point.
+    // An address without a scheme gets the scheme of the document, which is unknown here. So both default ports fit.
     let ports = [":80", ":443", ":"].into_iter().zip([!https, !http, true]).filter(|(_, fits)| *fits);
     let ends = |path: &str| path.is_empty() || path.starts_with(['/', '?', '#']);
     let without = ports.filter_map(|(port, _)| path.strip_prefix(port)).find(|path| ends(path));

@@ -1,4 +1,4 @@
-//! The features that ship.
+//! The features that are part of Foregate.
 
 pub mod emails;
 pub mod images;
@@ -15,18 +15,18 @@ use foregate_module::settings::{Context, FromNode, Key, Node};
 
 use crate::{ChosenFeature, Feature};
 
-/// A feature that a key of configurations stands for.
+/// A feature that a key of the configuration enables.
 pub trait Configured: Feature + Default {
     /// The step that chooses the feature on routes with the key.
     const STEP: &'static str;
-    /// The key, which stands once in a place.
+    /// The key, which may appear once in a block.
     const KEY: &'static Key;
 
-    /// Reads the key.
+    /// Reads the settings of the key.
     ///
     /// # Errors
     ///
-    /// The error, with its place.
+    /// The error, with its place in the configuration.
     fn from_node(node: &Node, context: &mut dyn Context) -> Result<Self, Problem>;
 }
 
@@ -55,13 +55,13 @@ impl<F: Configured> FromNode for Settings<F> {
     }
 }
 
-/// The flag of a child: a child without an argument sets it.
+/// Reads a flag: a child with this name and without an argument sets the flag.
 pub(crate) fn flag(node: &Node, name: &str) -> Result<bool, Problem> {
     let Some(child) = node.child(name) else { return Ok(false) };
     child.args().first().map_or(Ok(true), |argument| argument.flag())
 }
 
-/// Makes the step that chooses a feature where its key stands.
+/// Defines the step that chooses a feature on routes with its key.
 macro_rules! chooses {
     ($(#[$doc:meta])* $step:ident, $feature:ty, $about:literal $(, asks: $asks:literal, renews: $renews:literal)?) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! Elements, attributes and comments that are taken out of documents.
+//! Removes elements, attributes and comments from documents.
 //!
 //! ```kdl
 //! html-remove {
@@ -94,7 +94,7 @@ impl Configured for Remove {
     }
 }
 
-/// The name of an attribute.
+/// Reads the name of an attribute.
 fn read_name(argument: &Argument) -> Result<String, Problem> {
     let name = argument.text()?.to_ascii_lowercase();
     if name.is_empty() || name.contains(|each: char| each.is_ascii_whitespace() || "\"'>/=".contains(each)) {
@@ -122,16 +122,16 @@ pub enum What {
 /// The feature.
 #[derive(Debug, Default)]
 pub struct Remove {
-    /// Selectors of elements to remove whole.
+    /// The selectors of elements that are removed with their content.
     elements: Vec<Selector>,
-    /// Selectors of all others, with the part to remove.
+    /// The selectors of elements that lose only their tags or an attribute.
     selectors: Vec<Selector>,
     what: Vec<What>,
     comments: bool,
 }
 
 impl Remove {
-    /// Removes something of the elements that a selector fits.
+    /// Adds a removal: of this part of the elements that a selector matches.
     pub fn add(&mut self, selector: Selector, what: What) {
         if what == What::Element {
             return self.elements.push(selector);

@@ -7,8 +7,9 @@
 //! }
 //! ```
 //!
-//! Only text is searched, including titles and options: no tags, scripts, styles, comments, nor form fields. A reference (`&amp;`) in
-//! the document counts as its character, never as text; a replacement is inserted as plain text.
+//! Only text is searched, including titles and options. Tags, scripts, styles, comments and form fields are not
+//! searched. A reference such as `&amp;` in the document counts as its character. A replacement is inserted as plain
+//! text.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -58,7 +59,7 @@ impl Configured for ReplaceText {
     }
 }
 
-/// The pairs of `replace` in a block.
+/// Reads the pairs of texts of the `replace` lines in a block.
 pub(crate) fn pairs_of(node: &Node) -> Result<Vec<(String, String)>, Problem> {
     let mut length = 0;
     let mut mistakes = Mistakes::default();
@@ -139,12 +140,13 @@ impl Feature for ReplaceText {
     }
 }
 
-/// The search form of a reference to an unknown character: no text contains it.
+/// The search form of a reference with an unknown name. No text to be replaced contains this character.
 const UNKNOWN: char = UNUSED[0];
-/// The search form of a character that the document's encoding lacks: two characters for private use, one from each range.
+/// A character that the document's encoding lacks is searched for as two private-use characters. These are the starts
+/// of the two ranges from which they come.
 const MISSING: (u32, u32) = (0xf_0000, 0xf_8000);
 
-/// Appends a character in its form for the search, for text and references alike.
+/// Appends the search form of a character, which is the same for text and references.
 fn add(character: char, page: &Page, read: &mut String) {
     if character.is_ascii() {
         return read.push(character);
@@ -159,7 +161,8 @@ fn add(character: char, page: &Page, read: &mut String) {
     );
 }
 
-/// Texts that no search can be made of are not replaced; the limit of their length sees to it that there are none.
+/// The state of a feature without a search, which replaces nothing. The limit on the length of the texts prevents this
+/// case.
 struct Nothing;
 
 impl Rewrite for Nothing {}
@@ -168,7 +171,8 @@ struct Replacing {
     needles: Needles,
     instead: Vec<String>,
     page: Page,
-    /// At most a reference for each byte of the longest text, and one that has only begun.
+    /// Text that waits for the next piece. Its length is bounded: at most a reference for each byte of the longest text,
+    /// and an incomplete reference.
     held: String,
 }
 
@@ -177,12 +181,12 @@ impl Rewrite for Replacing {
         self.held.push_str(text);
         let resolved = ResolvedText::new(&self.held, last, &self.page);
         let mut told = self.needles.search(resolved.text.as_bytes(), last, &mut |_, _| true);
-        // Emitted text ends between characters, which are several bytes in this form, and between references.
+        // Text is emitted up to the end of a character and of a reference. Both may be several bytes long in this form.
         while !resolved.text.is_char_boundary(told) {
             told -= 1;
         }
         let told = resolved.aligned(told);
-        // Text from `kept` on waits for the next piece.
+        // The text from `kept` on is held until the next piece.
         let (mut at, mut written, mut kept) = (0, 0, 0);
         let (instead, is_title) = (&self.instead, !out.allows_markup());
         let ready = resolved.text.get(..told).unwrap_or_default();
@@ -194,7 +198,7 @@ impl Rewrite for Replacing {
             match found.filter(|_| whole) {
                 Some(number) => {
                     out.matched();
-                    // With the replacement, or with the following text, this must not become a tag or a reference.
+                    // The held text must not form a tag or a reference with the replacement or with the text after it.
                     keep_apart(self.held.get(kept..written).unwrap_or_default(), out);
                     out.keep(instead.get(number).map_or("", |instead| instead));
                     kept = source;
@@ -218,10 +222,10 @@ impl Rewrite for Replacing {
     }
 }
 
-/// The text after a `<` that makes a tag in a title.
+/// The text that forms a tag with a `<` before it in a title.
 const ENDS_TITLE: &[u8] = b"/title";
 
-/// The start of the part of a text that may become a tag or another reference with the text after it.
+/// The start of the text's end that may form a tag or another reference with the following text.
 fn joint(text: &str, is_title: bool) -> usize {
     let bytes = text.as_bytes();
     let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'#';
@@ -240,14 +244,14 @@ fn joint(text: &str, is_title: bool) -> usize {
     begins.map_or(bytes.len(), |at| longest + at)
 }
 
-/// Writes the text in a form that keeps its meaning.
+/// Writes text so that it cannot form a tag or a reference with the text after it.
 fn keep_apart(text: &str, out: &mut TextOut<'_>) {
     if let Some(rest) = text.strip_prefix('<') {
         out.keep("&lt;");
         return out.keep(rest);
     }
     match begun(text, true, false) {
-        // A reference without its semicolon.
+        // This is a reference without a semicolon.
         ReferenceStart::Reference(length, _) => {
             let (reference, rest) = text.split_at_checked(length).unwrap_or((text, ""));
             [reference, ";", rest].into_iter().for_each(|part| out.keep(part));
@@ -260,7 +264,7 @@ fn keep_apart(text: &str, out: &mut TextOut<'_>) {
     }
 }
 
-/// A text with its references resolved, up to one that may continue.
+/// A text with resolved references. It ends before a reference at the end of the text that may be incomplete.
 struct ResolvedText<'t> {
     text: Cow<'t, str>,
     references: Vec<Reference>,
@@ -268,10 +272,10 @@ struct ResolvedText<'t> {
 
 /// The start and end of a reference.
 struct Reference {
-    /// In the resolved text.
+    /// The start of the reference's character in the resolved text.
     start: usize,
     end: usize,
-    /// In the text as it is.
+    /// The start of the reference in the original text.
     source_start: usize,
     source_end: usize,
 }
@@ -311,18 +315,18 @@ impl<'t> ResolvedText<'t> {
         Self { text: Cow::Owned(text), references }
     }
 
-    /// The last reference that begins before a place of the resolved text.
+    /// The last reference that begins before this position of the resolved text.
     fn before(&self, at: usize) -> Option<&Reference> {
         let count = self.references.partition_point(|reference| reference.start < at);
         self.references.get(count.checked_sub(1)?)
     }
 
-    /// This place of the resolved text, or the start of the reference that it is within.
+    /// This position of the resolved text, or the start of the reference if the position is within one.
     fn aligned(&self, at: usize) -> usize {
         self.before(at).filter(|reference| at < reference.end).map_or(at, |reference| reference.start)
     }
 
-    /// The position in the text for a position in the resolved one.
+    /// Converts a position in the resolved text to a position in the original text.
     fn source(&self, at: usize) -> usize {
         match self.before(at) {
             Some(reference) if at < reference.end => reference.source_start,

@@ -8,7 +8,8 @@ use crate::splice::{Next, SpliceTarget, inserted, may_lack_its_end, text_of};
 use crate::tree::{BODY, Event, Id, Node, Token, Tree};
 
 impl Follower {
-    /// Handles the elements that the present token ends, except the one with this end tag, and one without content.
+    /// Handles the elements that the present token ends, except the element to which this end tag belongs, and an element
+    /// without content.
     pub(super) fn ended(&mut self, events: &[Event], at: &At) {
         let own = Self::own(events, at);
         for event in events {
@@ -48,7 +49,7 @@ impl Follower {
         (last.name == name || is_heading(last.name) && is_heading(name)).then_some(last.id)
     }
 
-    /// Applies the operations at the end of an element; those after its own end tag come later.
+    /// Applies the operations at the end of an element. Operations after its own end tag are applied later.
     pub(super) fn end_watched(&mut self, node: &Node, at: &At, own: bool) {
         // An element that has been removed is not on the stack.
         let position = self.before.open.position(node.id);
@@ -73,7 +74,7 @@ impl Follower {
         self.forget(node.id, own);
     }
 
-    /// Drops the operations at the end of an element, except those after it.
+    /// Drops the operations at the end of an element. With `but_behind`, the operations after its end tag stay.
     pub(super) fn forget(&mut self, id: Id, but_behind: bool) {
         let rules = &self.rules;
         self.watched.retain(|watched| {
@@ -82,7 +83,7 @@ impl Follower {
         });
     }
 
-    /// Applies the operations after the end tag of an element, or after one without content.
+    /// Applies the operations after the end tag of an element, or after an element without content.
     pub(super) fn ended_behind(&mut self, events: &[Event], at: &At) {
         let own = Self::own(events, at);
         let closed = events.iter().filter_map(|event| match event {
@@ -116,7 +117,7 @@ impl Follower {
         }
     }
 
-    /// The element that is being taken out is over: with the end of the present token, or before it.
+    /// Handles the end of the element that is being removed: it ends with the present token, or before that token.
     pub(super) fn end_removal(&mut self, at: &At, next: Option<Token>) {
         let Some(Removal { node, before, closed, .. }) = self.removal.take() else { return };
         let own = next.is_none();
@@ -141,19 +142,19 @@ impl Follower {
         }
     }
 
-    /// Returns `Some` if the document continues equally from this state without the element; true if a `frameset` could then replace the
-    /// body.
+    /// Returns `Some` if the rest of the document means the same in the state `without` the element. The bool is true if
+    /// the removal allows a `frameset` to replace the body.
     fn goes_on_without(&self, without: &Tree, id: Id) -> Option<bool> {
         let has_body = without.open.nodes.get(1).is_some_and(|node| node.is(BODY));
         let loosens = without.frameset_ok && !self.tree.frameset_ok;
         if self.tree.goes_on_like(without, id) {
             return (!loosens || has_body).then_some(loosens);
         }
-        // The next token implies the head or the body as the element did.
+        // The element has implied the head or the body. Without the element, the next token implies it.
         (without.is_before_body() && self.tree.has_only_begun()).then_some(true)
     }
 
-    /// The document ends, and with it all that is open.
+    /// Handles the end of the document, which ends all open elements.
     pub(super) fn end_all(&mut self) {
         let at = self.base + (self.held.len() - self.gone) as u64;
         if let Some(removal) = self.removal.take() {

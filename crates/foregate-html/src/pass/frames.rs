@@ -11,13 +11,13 @@ use crate::kind::BodyKind;
 use crate::rewriter::{HandlerState, at_work, rewriter};
 
 impl Pass {
-    /// Returns true if more input is needed before more can be written.
+    /// Returns true if output waits for a fragment.
     pub(super) fn is_held_up(&self) -> bool {
         self.asking.is_some() || !self.frames.is_empty()
     }
 
-    /// Passes the rewriter's output on, up to the first fragment, and returns its size. A `<` at the end stays while
-    /// the rewriter is at work, since the following text may be removed.
+    /// Passes the rewriter's output on, up to the first fragment, and returns the size of the part that was passed on.
+    /// While the rewriter is at work, a `<` at the end is held, because the text after it may be removed.
     pub(super) fn hand_over(&mut self, out: &mut dyn Sink) -> usize {
         let all = !matches!(self.state, PassState::Rewrites(_));
         let Some(HandlerState { written, .. }) = self.shared.as_deref_mut() else { return 0 };
@@ -38,7 +38,7 @@ impl Pass {
         }
         let taken = written.take(all);
         match self.frames.first_mut() {
-            // The document continues after the held part.
+            // The new output comes after the part that already waits.
             Some(document) => document.written.bytes.extend(taken.bytes),
             None => {
                 self.frames.push(Frame { written: taken, ..Frame::default() });
@@ -48,7 +48,8 @@ impl Pass {
         count
     }
 
-    /// Writes the text before the next fragment and asks for the fragment; at most [`ROUND`] at once, beyond one fallback.
+    /// Writes the waiting output up to the next fragment and asks for the fragment. Writes at most [`ROUND`] bytes at once,
+    /// and one fallback.
     pub(super) fn advance(&mut self, out: &mut dyn Sink) {
         let mut room = ROUND;
         while room > 0
@@ -111,7 +112,7 @@ impl Pass {
         fallback.len()
     }
 
-    /// Writes the rest of this frame, with fallbacks for the fragments that are no longer awaited.
+    /// Writes the rest of a frame. Fragments in it are not fetched any more, but replaced by fallbacks.
     pub(super) fn write_out(&mut self, frame: Frame, out: &mut dyn Sink) {
         let Frame { written, mut at, .. } = frame;
         for (end, fragment) in written.holes {
@@ -125,9 +126,9 @@ impl Pass {
         out.write(written.bytes.get(at..).unwrap_or_default());
     }
 
-    /// The output for a fragment, with the places of fragments within it.
+    /// Rewrites a fragment. The output contains the places of the fragments within it.
     pub(super) fn nested(&mut self, body: &[u8], path: &str) -> RewriterOutput {
-        // A mark means something at the start of a document alone.
+        // A byte-order mark is only valid at the start of a document.
         let body = body.strip_prefix(MARKS[0]).unwrap_or(body);
         let features = self.nested.iter().map(|chosen| &*chosen.feature);
         let mut rewriter = rewriter(features, self.charset, self.terms.budget);
@@ -138,7 +139,7 @@ impl Pass {
         shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
         let mut shared = Some(shared);
         at_work(&mut shared, || {
-            // A fragment that needs too much memory has been written as it is.
+            // If a fragment needs too much memory, the rewriter writes the rest of it unchanged.
             if rewriter.write(&loaded).is_ok() {
                 let _ = rewriter.end();
             }

@@ -3,7 +3,7 @@
 use super::names::{ANNOTATION_XML, COLOR, EMPTY, ENCODING, FACE, FONT, Name, SIZE, TEXT_HTML, XHTML, push};
 use super::{NAME, Scanner, State, VALUE, is_blank, run};
 
-/// Where in a tag, after its name.
+/// The position within a tag, after its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attribute {
     /// Before the name of an attribute.
@@ -19,7 +19,7 @@ pub(super) enum Attribute {
     Unquoted,
 }
 
-/// The relevant facts of a tag's attributes.
+/// The reader of a tag's attributes, which looks for relevant facts.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
     /// The element, if it matters.
@@ -30,13 +30,13 @@ pub(super) struct Attributes {
 }
 
 impl Attributes {
-    /// A tag begins; with its name if attributes matter.
+    /// Starts to read the attributes of a tag. `element` is the name of the tag if its attributes matter.
     pub fn begin(&mut self, element: Option<Name>) {
         self.element = element;
         self.said = false;
     }
 
-    /// Returns true if they contain a relevant fact.
+    /// Returns true if the attributes contain a relevant fact.
     pub fn said(&self) -> bool {
         self.said
     }
@@ -49,7 +49,7 @@ impl Attributes {
     #[inline]
     fn finish_one(&mut self) {
         self.said |= match self.element {
-            // The attributes with which this is HTML (HTML, section 13.2.6.5).
+            // With one of these attributes, `font` is an HTML element and ends SVG or MathML (HTML, section 13.2.6.5).
             Some(FONT) => matches!(self.name, COLOR | FACE | SIZE),
             Some(ANNOTATION_XML) => self.name == ENCODING && matches!(self.value, TEXT_HTML | XHTML),
             _ => false,
@@ -58,7 +58,7 @@ impl Attributes {
 }
 
 impl Scanner {
-    /// Continues within a tag. Returns true if it ends at `at`.
+    /// Reads on within a tag. Returns true if the tag ends at `at`.
     pub(super) fn attribute(&mut self, mut attribute: Attribute, bytes: &[u8], at: &mut usize) -> bool {
         while let Some(&byte) = bytes.get(*at) {
             attribute = match (attribute, byte) {
@@ -99,7 +99,7 @@ impl Scanner {
                     Attribute::Before
                 }
                 (Attribute::Name, byte) if is_blank(byte) => Attribute::After,
-                // The character is the first of the next attribute.
+                // The byte begins the next attribute.
                 (Attribute::Slash, _) => {
                     attribute = Attribute::Before;
                     continue;
@@ -119,7 +119,7 @@ impl Scanner {
         false
     }
 
-    /// How much of these bytes belongs to the name or value.
+    /// The number of bytes that belong to the name or value.
     #[inline]
     fn part(&mut self, attribute: Attribute, bytes: &[u8]) -> usize {
         let length = match attribute {

@@ -1,8 +1,8 @@
 //! Places where tags alone do not determine how a browser reads the following text, or where the rewriter reads it differently.
 //!
-//! A browser builds a tree, which decides if `<style>` begins a text, if `<![CDATA[` does, and if
-//! a tag has any effect. Tags alone nearly always determine that. This module tracks SVG and MathML, `select`,
-//! `frameset` and `template`; it reports relevant places where tags are not enough, or the rewriter differs.
+//! A browser builds a tree, which decides whether `<style>` or `<![CDATA[` begins a text, and whether a tag has any
+//! effect. Nearly always, tags alone are enough to decide this. This module tracks SVG and MathML, `select`, `frameset`
+//! and `template`. It reports relevant places where tags are not enough, or where the rewriter decides differently.
 
 use super::names::{
     ANNOTATION_XML, BASE, BASEFONT, BGSOUND, BODY, BR, CAPTION, COL, COLGROUP, DESC, FONT, FOREIGN_OBJECT,
@@ -11,8 +11,8 @@ use super::names::{
     TEMPLATE, TEXTAREA, TFOOT, TH, THEAD, TITLE, TR, XMP, ends_foreign,
 };
 
-/// The most open elements in SVG or MathML, including those that only the rewriter considers open: it records each of them
-/// without a limit.
+/// The most open elements in SVG or MathML, including those that only the rewriter considers open. The limit is needed
+/// because the rewriter records all of them.
 const DEPTH: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ enum DoubtContext {
     Math,
 }
 
-/// An element with which SVG or MathML begins.
+/// The outermost element of SVG or MathML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     Svg,
@@ -30,7 +30,7 @@ pub(crate) enum Root {
 }
 
 impl Root {
-    /// Its end tag.
+    /// The end tag of the element.
     pub fn end_tag(self) -> &'static str {
         match self {
             Self::Svg => "</svg>",
@@ -43,9 +43,9 @@ impl Root {
 struct DoubtfulElement {
     name: Name,
     space: DoubtContext,
-    /// A foreign element with HTML as its content.
+    /// True for an element of SVG or MathML with HTML as its content.
     point: bool,
-    /// The element is a style or script of SVG, or in one.
+    /// True if the element is, or is in, a style or script of SVG.
     code: bool,
 }
 
@@ -53,13 +53,14 @@ struct DoubtfulElement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Within {
     Nothing,
-    /// Most tags mean nothing in it, in some browsers.
+    /// In a `select`, where some browsers ignore most tags.
     Select,
-    /// A template in that, and this many more in it.
+    /// In a template within a `select`, with this many templates within that template.
     SelectTemplate(u32),
-    /// Or after it.
+    /// In a `frameset`, or after it.
     Frameset,
-    /// At the start of one, where a `col` would make tags mean nothing, or in this many templates there.
+    /// In a template, with this many templates within it. At the start of a template, a `col` makes browsers ignore most
+    /// later tags.
     Template(u32),
 }
 
@@ -70,29 +71,28 @@ pub(super) struct Start {
     pub means: Means,
     /// `/>`
     pub empty: bool,
-    /// The attributes contained a relevant fact.
+    /// True if the attributes contain a relevant fact.
     pub said: bool,
-    /// The tag ends where a value was expected.
+    /// True if the tag ends where the value of an attribute was expected.
     pub lacks: bool,
-    /// The rewriter treats the following text as the text of this element.
+    /// True if the rewriter treats the following text as the text of this element.
     pub text: bool,
-    /// The rewriter treats it as an element of SVG or MathML.
+    /// True if the rewriter treats the tag as an element of SVG or MathML.
     pub foreign: bool,
-    /// Features need to know whether such an element is an HTML element, or the rewriter does because its content depends on
-    /// that.
+    /// True if it matters whether the element is an HTML element: to features, or to the rewriter for its content.
     pub matters: bool,
 }
 
-/// The facts after a tag with which a relevant construct begins.
+/// The state of the scan, from a tag on that begins a relevant construct.
 #[derive(Debug)]
 pub(super) struct Doubt {
-    /// From the outermost element of SVG or MathML in.
+    /// The open elements, from the outermost element of SVG or MathML to the innermost.
     open: Vec<DoubtfulElement>,
-    /// All of that may have been closed.
+    /// True if all of these elements may have been closed.
     maybe_closed: bool,
     within: Within,
     ambiguous: bool,
-    /// The name of the first tag has been read.
+    /// True once the name of the first tag has been read.
     begun: bool,
     how: Watching,
 }
@@ -100,19 +100,19 @@ pub(super) struct Doubt {
 /// The purpose of the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Watching {
-    /// There is no rewriter: its disagreements do not matter.
+    /// True if no rewriter is used, so that differences between it and a browser do not matter.
     pub alone: bool,
-    /// Elements, tags or attributes are taken out: so much as whether a tag ends SVG or MathML must not depend on one.
+    /// True if features remove elements, tags or attributes. A removal must not change where SVG or MathML ends.
     pub removes: bool,
 }
 
-/// Parts of a table, which close everything in a cell around them.
+/// Returns true for parts of a table: their tags close everything in a cell around them.
 fn is_in_table(name: Name) -> bool {
     matches!(name, CAPTION | COL | COLGROUP | TBODY | TD | TFOOT | TH | THEAD | TR)
 }
 
 impl Doubt {
-    /// Nothing has begun.
+    /// The state before the first tag.
     pub fn new(how: Watching) -> Self {
         let within = Within::Nothing;
         Self { open: Vec::new(), maybe_closed: false, within, ambiguous: false, begun: false, how }
@@ -122,7 +122,7 @@ impl Doubt {
         self.ambiguous
     }
 
-    /// A tag of this name: whether anything may begin with it, if it is the first.
+    /// Handles the name of a tag. Returns false for the first tag if no relevant construct can begin with it.
     pub fn begins(&mut self, name: Name) -> bool {
         let first = !std::mem::replace(&mut self.begun, true);
         let begins = matches!(
@@ -155,7 +155,7 @@ impl Doubt {
         size_of::<Self>() + size_of::<DoubtfulElement>() * self.open.capacity()
     }
 
-    /// Returns true once nothing before the present place matters.
+    /// Returns true once all relevant constructs are closed.
     pub fn is_over(&self) -> bool {
         self.open.is_empty() && self.within == Within::Nothing
     }
@@ -180,13 +180,14 @@ impl Doubt {
         self.open.iter().all(|open| open.space != DoubtContext::Html && !open.point).then_some(root)
     }
 
-    /// Handles `<![CDATA[`; `rewriter` says that the rewriter reads it as the start of a text.
+    /// Handles `<![CDATA[`. `rewriter` is true if the rewriter reads it as the start of a text.
     pub fn cdata(&mut self, rewriter: bool) {
         let begins = self.open.last().is_some_and(|last| last.space != DoubtContext::Html);
         self.ambiguous |= begins != rewriter || begins && self.maybe_closed;
     }
 
-    /// Handles the name of a start tag. The tag may be removed, and the following text could be read differently without it.
+    /// Handles the name of a start tag. If features remove something, the text after a tag that ends SVG, MathML or a
+    /// `select` is ambiguous: the tag may be removed, and the text would be read differently without it.
     pub fn named(&mut self, name: Name) {
         let in_foreign = self.open.last().is_some_and(|last| last.space != DoubtContext::Html && !last.point);
         let ends = in_foreign && (ends_foreign(name) || name == FONT)
@@ -197,7 +198,7 @@ impl Doubt {
     /// A start tag.
     pub fn start(&mut self, tag: Start) {
         let Start { name, means, empty, said, lacks, text, foreign, matters } = tag;
-        // The rewriter treats such a tag as an element without content.
+        // The rewriter treats a tag that lacks a value as an element without content.
         let text = text && (!lacks || self.how.alone);
         let inside = !self.open.is_empty();
         self.ambiguous |= inside && matches!(name, MGLYPH | MALIGNMARK);
@@ -210,13 +211,13 @@ impl Doubt {
             self.leave();
             return self.start_html(tag);
         }
-        // If it has been closed, the element is an HTML element.
+        // If SVG or MathML has been closed, the element is an HTML element.
         self.ambiguous |= text || (means.is_text() || matters) && self.maybe_closed || matters && !foreign;
         let other = match space {
             DoubtContext::Svg => Means::Math,
             _ => Means::Svg,
         };
-        // References in an attribute, which are not resolved here, decide if its content is HTML.
+        // An attribute decides if the content of `annotation-xml` is HTML, but its references are not resolved here.
         self.ambiguous |= means == other || space == DoubtContext::Math && name == ANNOTATION_XML;
         if !empty {
             let point = match space {
@@ -227,7 +228,7 @@ impl Doubt {
         }
     }
 
-    /// A tag that cannot be in SVG or MathML ends them.
+    /// Leaves SVG and MathML, because of a tag that cannot be in them.
     fn leave(&mut self) {
         while self.open.pop_if(|last| last.space != DoubtContext::Html && !last.point).is_some() {}
         self.maybe_closed &= !self.open.is_empty();
@@ -264,12 +265,12 @@ impl Doubt {
         }
     }
 
-    /// Elements of HTML in the innermost point, from inside out.
+    /// The open HTML elements in the innermost element of SVG or MathML that contains HTML, from inside out.
     fn html(&self) -> impl Iterator<Item = &DoubtfulElement> {
         self.open.iter().rev().take_while(|open| open.space == DoubtContext::Html)
     }
 
-    /// A start tag outside of SVG and MathML.
+    /// Handles a start tag outside of SVG and MathML.
     fn decide(&mut self, name: Name, means: Means) {
         let is_foreign = matches!(means, Means::Svg | Means::Math);
         let unclear = means.is_text() || is_foreign || name == FRAMESET;
@@ -306,7 +307,7 @@ impl Doubt {
         };
     }
 
-    /// An end tag.
+    /// Handles an end tag.
     pub fn end(&mut self, name: Name) {
         match self.open.last() {
             None => self.end_outside(name),
@@ -325,7 +326,7 @@ impl Doubt {
         };
     }
 
-    /// An end tag where an element of HTML is open in a point.
+    /// Handles an end tag while an HTML element is open within SVG or MathML.
     fn end_html(&mut self, name: Name) {
         let count = self.html().count();
         let point = self.open.len().checked_sub(count + 1).and_then(|at| self.open.get(at));
@@ -344,7 +345,7 @@ impl Doubt {
         }
     }
 
-    /// An end tag in SVG or MathML.
+    /// Handles an end tag in SVG or MathML.
     fn end_foreign(&mut self, name: Name) {
         let count = self.open.iter().rev().take_while(|open| open.space != DoubtContext::Html).count();
         let from = self.open.len() - count;
@@ -354,9 +355,9 @@ impl Doubt {
                 self.open.truncate(from + at);
                 self.maybe_closed &= !self.open.is_empty();
             }
-            // It may close an HTML element around everything. Its effect on elements in between is unknown.
+            // The tag may close an HTML element around the SVG or MathML. Its effect on elements in between is unknown.
             None if from > 0 || self.within != Within::Nothing => self.ambiguous = true,
-            // Browsers differ in these.
+            // Browsers differ for these tags.
             None if matches!(name, P | BR) && self.open.iter().any(|open| open.point) => {
                 self.ambiguous = true;
             }
@@ -364,7 +365,7 @@ impl Doubt {
         }
     }
 
-    /// Limits the number of open elements for the rewriter.
+    /// Ends the scan if the rewriter has too many open elements.
     pub fn bound(&mut self, open: usize) {
         self.ambiguous |= open > DEPTH;
     }

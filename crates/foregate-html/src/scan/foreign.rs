@@ -12,21 +12,21 @@ enum ForeignContext {
     Math,
 }
 
-/// The scanner's context.
+/// The SVG, MathML and HTML around the scanner's position.
 #[derive(Debug, Default)]
 pub(super) struct Foreign {
-    /// From outside in, without the HTML that is around all.
+    /// The contexts from the outermost to the innermost, without the HTML around all of them.
     spaces: Vec<ForeignContext>,
-    /// `<svg/>` has no content, as for browsers; for the rewriter it has.
+    /// True if `<svg/>` has no content, as in browsers. The rewriter treats it as an element with content.
     exact: bool,
 }
 
-/// Returns true if the content of such an element in SVG is HTML.
+/// Returns true if the content of an SVG element of this name is HTML.
 fn is_point_in_svg(name: Name) -> bool {
     matches!(name, DESC | TITLE | FOREIGN_OBJECT)
 }
 
-/// Returns true if the content of such an element in MathML is HTML.
+/// Returns true if the content of a MathML element of this name is HTML.
 fn is_point_in_math(name: Name) -> bool {
     matches!(name, MI | MN | MO | MS | MTEXT)
 }
@@ -47,19 +47,19 @@ impl Foreign {
         self.space() != ForeignContext::Html
     }
 
-    /// Returns true if SVG or MathML encloses the next element, even if that is HTML again.
+    /// Returns true if SVG or MathML encloses the next element, even if that element is HTML.
     #[inline]
     pub fn is_around(&self) -> bool {
         !self.spaces.is_empty()
     }
 
-    /// The name of an element, if its attributes matter here.
+    /// Returns the name of an element if its attributes matter here, and `None` otherwise.
     pub fn reads(&self, name: Name) -> Option<Name> {
         (self.is_inside() && matches!(name, FONT | ANNOTATION_XML)).then_some(name)
     }
 
-    /// Handles a start tag. `empty` is set for `/>`, `said` if its attributes contained a relevant fact. Returns true for an HTML
-    /// element that may contain text.
+    /// Handles a start tag. `empty` is true for `/>`, and `said` if the attributes contain a relevant fact. Returns true
+    /// for an HTML element that may contain text.
     pub fn start(&mut self, name: Name, means: Means, empty: bool, said: bool) -> bool {
         match (means, self.space()) {
             (Means::Svg | Means::Math, _) if empty && self.exact => {}
@@ -81,7 +81,7 @@ impl Foreign {
         false
     }
 
-    /// An end tag.
+    /// Handles an end tag.
     pub fn close(&mut self, name: Name) {
         let Some(around) = self.spaces.len().checked_sub(1) else { return };
         let around =

@@ -1,13 +1,15 @@
 //! A scanner of tags, for features that only need the edges of head and body.
 //!
-//! It tracks just enough to tell tags from text that looks like tags, and to know the element that an end tag closes,
-//! exactly as the rewriter does: comments, texts of scripts and the like, SVG and MathML with the HTML in them, and the
-//! names of open elements. It reads no attributes, keeps no bytes and makes no calls for other tags, so it takes a small
-//! part of the rewriter's time.
+//! The scanner tracks just enough to tell tags from text that looks like tags, and to know the element that an end tag
+//! closes: comments, texts of scripts and similar elements, SVG and MathML with the HTML in them, and the names of open
+//! elements. It decides exactly as the rewriter does. It reads no attributes of other tags, keeps no bytes and makes no
+//! calls for them, so it takes a small part of the rewriter's time.
 //!
-//! In two cases it follows the standard and the rewriter does not: `<script x=>` begins a script, too, and `<svg/>` has no content.
+//! In two cases the scanner follows the standard and the rewriter does not: `<script x=>` begins a script, and `<svg/>`
+//! has no content.
 //!
-//! Another form [watches](Scanner::watching) a part of a document that a browser may read differently from the rewriter.
+//! A second kind of scanner [watches](Scanner::watching) a part of a document that a browser may read differently from
+//! the rewriter.
 
 mod attributes;
 mod doubt;
@@ -33,28 +35,28 @@ pub(crate) struct Scanner {
     state: State,
     /// The tag that is being read.
     tag: Tag,
-    /// Where the tag begins, as long as it may be one that is reported.
+    /// The start of the tag, as long as the tag may have to be reported.
     begins: Begins,
     /// Attributes, where they matter.
     attributes: Attributes,
-    /// The element with the present text.
+    /// The element whose text is being read.
     last: Name,
-    /// The awaited end tag ends a script inside a comment in its text.
+    /// True if the awaited end tag ends a script within a comment in the script's text.
     escaped: bool,
-    /// Something of that text has been read.
+    /// True if some of the element's text has been read.
     read: bool,
     foreign: Foreign,
     open: Open,
-    /// Tags that may come first in a head are reported too.
+    /// True if tags that may come first in a head are reported too.
     firsts: bool,
-    /// For a scanner that watches.
+    /// The watched constructs, for a scanner that watches.
     doubt: Option<Box<Doubt>>,
 }
 
 /// The state of a [watching](Scanner::watching) scanner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchState {
-    /// It continues.
+    /// The scanner continues to watch.
     On,
     /// The watched part ended without ambiguity.
     Over,
@@ -62,16 +64,16 @@ pub(crate) enum WatchState {
     Ambiguous,
 }
 
-/// A tag on its way.
+/// A tag that is being read.
 #[derive(Debug, Clone, Copy)]
 struct Tag {
     name: Name,
     ends: bool,
-    /// The name has capital letters.
+    /// True if the name has capital letters.
     capital: bool,
-    /// `/>`: an element of SVG or MathML has no content.
+    /// True if the tag ends with `/>`: an element of SVG or MathML then has no content.
     empty: bool,
-    /// It ends where the value of an attribute was expected.
+    /// True if the tag ends where the value of an attribute was expected.
     lacks: bool,
     means: Means,
     mark: Option<Mark>,
@@ -92,20 +94,20 @@ impl Tag {
 /// The beginning of a tag that may be reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begins {
-    /// There is none.
+    /// No tag has begun.
     Nowhere,
-    /// In an earlier piece.
+    /// The tag began in an earlier piece.
     Before,
-    /// At this place of the piece.
+    /// The tag begins at this position of the piece.
     At(usize),
 }
 
 /// A tag that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FoundTag {
-    /// The start in this piece; `None` for an earlier piece.
+    /// The start of the tag in this piece; `None` if the tag began in an earlier piece.
     pub start: Option<usize>,
-    /// After it.
+    /// The position after the tag.
     pub end: usize,
     pub what: TagKind,
 }
@@ -115,15 +117,15 @@ pub(crate) struct FoundTag {
 pub(crate) enum TagKind {
     /// A start tag of HTML.
     Start(Mark),
-    /// An end tag that closes such an element.
+    /// An end tag that closes an element with this mark.
     End(Mark),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Text, in which tags are.
+    /// Text that may contain tags.
     Data,
-    /// Text to the end.
+    /// Text up to the end of the document, without tags.
     Plain,
     /// After `<`.
     Opens,
@@ -136,7 +138,7 @@ enum State {
     Comment(CommentState),
     /// A bogus comment, which ends at the next `>`.
     Bogus,
-    /// `<![CDATA[`, with the number of `]` that were read last: 2 for more.
+    /// Within `<![CDATA[`, after this number of `]`; 2 means two or more.
     Cdata(u8),
     Raw(Raw),
     Script(Script),
@@ -146,7 +148,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b'\x0c')
 }
 
-/// The bytes that end names and values.
+/// For each byte, flags for the names and values that the byte ends.
 static ENDS: [u8; 256] = {
     let mut ends = [0; 256];
     let mut byte = 0;
@@ -168,7 +170,7 @@ const NAME: u8 = 2;
 /// Ends a value without quotes.
 const VALUE: u8 = 4;
 
-/// The number of bytes before the first that ends the present run of text.
+/// The number of bytes before the first byte that ends the present run of text.
 #[inline]
 fn run(bytes: &[u8], ends: u8) -> usize {
     let found = bytes.iter().position(|byte| ENDS.get(usize::from(*byte)).is_some_and(|of| of & ends != 0));
@@ -176,7 +178,7 @@ fn run(bytes: &[u8], ends: u8) -> usize {
 }
 
 impl Scanner {
-    /// At the start of a document. `firsts` says whether tags that may come first in a head are reported.
+    /// A scanner at the start of a document. If `firsts` is true, tags that may come first in a head are reported.
     pub fn new(firsts: bool) -> Self {
         Self {
             state: State::Data,
@@ -200,44 +202,45 @@ impl Scanner {
         Self { doubt: Some(Box::new(Doubt::new(how))), foreign, ..Self::new(false) }
     }
 
-    /// Returns true if the name of its first tag has been read.
+    /// Returns true if the name of the first tag has been read.
     pub fn has_begun(&self) -> bool {
         self.doubt.as_ref().is_some_and(|doubt| doubt.has_begun())
     }
 
-    /// Returns true if some of the text of a script or the like has been read; `None` outside of such a text.
+    /// Returns `Some` within the text of a script or a similar element: true if some of the text has been read.
     pub fn has_read_text(&self) -> Option<bool> {
         matches!(self.state, State::Raw(_) | State::Script(_) | State::Plain).then_some(self.read)
     }
 
-    /// For one that watches: whether an element of SVG or MathML is open.
+    /// For a scanner that watches: returns true if an element of SVG or MathML is open.
     pub fn is_foreign(&self) -> bool {
         self.doubt.as_ref().is_some_and(|doubt| doubt.is_foreign())
     }
 
-    /// For one that watches: whether a style or script of SVG is open.
+    /// For a scanner that watches: returns true if a style or script of SVG is open.
     pub fn is_in_code(&self) -> bool {
         self.doubt.as_ref().is_some_and(|doubt| doubt.is_in_code())
     }
 
-    /// For one that watches: the SVG or MathML that is open, if an end tag of HTML would close it.
+    /// For a scanner that watches: the open SVG or MathML, if an end tag of HTML would close it.
     pub fn root(&self) -> Option<Root> {
         self.doubt.as_ref().and_then(|doubt| doubt.root())
     }
 
-    /// Returns true if it only watches for the end of such a text.
+    /// Returns true if the scanner only watches for the end of the text of a script or a similar element.
     pub fn only_reads_text(&self) -> bool {
         self.has_read_text().is_some()
             && self.doubt.as_ref().is_some_and(|doubt| doubt.is_over())
             && !self.foreign.is_around()
     }
 
-    /// Returns true if following markup would become part of an unfinished tag or the like, or of a text without markup.
+    /// Returns true if markup at this position would become part of an unfinished tag or comment, or of a text without
+    /// markup.
     pub fn is_unfinished(&self) -> bool {
         !matches!(self.state, State::Data | State::Opens)
     }
 
-    /// Continues at `at` of a piece, for a scanner that watches. On an ambiguity, `at` is its position.
+    /// Reads on from `at` of a piece, for a scanner that watches. If the following text is ambiguous, `at` is its start.
     pub fn watch(&mut self, bytes: &[u8], at: &mut usize) -> WatchState {
         while let Some(&byte) = bytes.get(*at) {
             let mut ends = false;
@@ -271,7 +274,7 @@ impl Scanner {
         WatchState::On
     }
 
-    /// Continues at `at` of a piece, until after the next reported tag, or to the end.
+    /// Reads on from `at` of a piece, up to the end of the next reported tag, or of the piece.
     pub fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<FoundTag> {
         while let Some(&byte) = bytes.get(*at) {
             match self.state {
@@ -297,7 +300,7 @@ impl Scanner {
         None
     }
 
-    /// Continues outside of tags and of the text between them.
+    /// Reads constructs other than tags and the text between them.
     #[inline]
     fn other(&mut self, byte: u8, bytes: &[u8], at: &mut usize) {
         match self.state {
@@ -321,7 +324,7 @@ impl Scanner {
     #[inline]
     fn data(&mut self, bytes: &[u8], at: &mut usize) -> Option<FoundTag> {
         let mut rest = bytes.get(*at..).unwrap_or_default();
-        // In SVG and MathML, attributes and `/>` mean something.
+        // Attributes and `/>` matter only in SVG and MathML, and to a scanner that watches.
         let is_html = !self.foreign.is_around() && self.doubt.is_none();
         while let Some(opened) = whole::behind(b'<', rest) {
             let start = bytes.len() - opened.len() - 1;
@@ -342,8 +345,8 @@ impl Scanner {
         None
     }
 
-    /// Reads a tag that is complete in this piece, after its `<`; returns its report and the rest. `None` if it has to be read step
-    /// by step.
+    /// Reads a tag that is complete in this piece; the input begins after its `<`. Returns the report of the tag and the
+    /// rest of the input. `None` if the tag has to be read step by step.
     #[inline]
     fn whole<'b>(&mut self, rest: &'b [u8]) -> Option<(Option<TagKind>, &'b [u8])> {
         let Whole { name: short, ends, behind } = Whole::read(rest)?;
@@ -377,7 +380,7 @@ impl Scanner {
             State::Script(script) => script.next(byte),
             state => (state, true),
         };
-        // A script whose end tag is searched for within a comment.
+        // The script's end tag is searched for within a comment.
         if state == State::Script(Script::Closes) {
             (self.state, self.escaped) = (State::Raw(Raw::Closes), true);
         } else {
@@ -399,7 +402,7 @@ impl Scanner {
         next
     }
 
-    /// Skips all up to a byte, and with it to a state.
+    /// Skips everything up to and including a byte, and then changes to the state `then`.
     fn skip_to(&mut self, byte: u8, then: State, bytes: &[u8], at: &mut usize) {
         match memchr::memchr(byte, bytes.get(*at..).unwrap_or_default()) {
             Some(skipped) => {
@@ -453,7 +456,7 @@ impl Scanner {
         }
     }
 
-    /// The name is complete: decides whether the tag is reported.
+    /// Handles the end of a tag's name: decides whether the tag is reported.
     fn finish_name(&mut self) {
         let Tag { name, ends, .. } = self.tag;
         if ends {
@@ -472,7 +475,7 @@ impl Scanner {
         self.state = State::Attribute(Attribute::Before);
     }
 
-    /// The tag ends here.
+    /// Handles the end of a tag.
     fn end_tag(&mut self, end: usize) -> Option<FoundTag> {
         self.state = State::Data;
         let what = if self.tag.ends { self.close() } else { self.start() };
@@ -484,7 +487,7 @@ impl Scanner {
         what.map(|what| FoundTag { start, end, what })
     }
 
-    /// Returns true if tags with such a mark are reported.
+    /// Returns true if tags with this mark are reported.
     fn tells(&self, mark: Mark) -> bool {
         mark != Mark::First || self.firsts
     }
@@ -508,7 +511,7 @@ impl Scanner {
         }
         let is_html = !self.foreign.is_inside() && !matches!(means, Means::Svg | Means::Math);
         if let Some(doubt) = &mut self.doubt {
-            // Elements in which HTML begins are not HTML themselves.
+            // An element of SVG or MathML whose content is HTML is not an HTML element itself.
             let foreign = if self.foreign.depth() > depth { inside } else { !is_html };
             let is_edge = mark.is_some_and(|mark| mark != Mark::Scope);
             let matters = is_edge || name == names::A || empty || means == Means::Void;
@@ -519,7 +522,7 @@ impl Scanner {
         self.begin_element(name, mark, is_html, if is_html { !is_void } else { !empty })
     }
 
-    /// The content of an element of HTML begins.
+    /// Handles the start of the content of an HTML element.
     #[inline]
     fn begin_content(&mut self, name: Name, means: Means) {
         self.read = false;
@@ -533,7 +536,7 @@ impl Scanner {
         }
     }
 
-    /// An element begins.
+    /// Handles the start of an element.
     #[inline]
     fn begin_element(
         &mut self,
@@ -554,13 +557,14 @@ impl Scanner {
         mark.filter(|mark| if *mark == Mark::Scope { has_content } else { is_html }).map(TagKind::Start)
     }
 
-    /// The piece ends. Returns where in it a tag began that may be reported; the next piece continues within that tag.
+    /// Handles the end of a piece. Returns the start of an unfinished tag that may have to be reported; the next piece
+    /// continues within this tag.
     pub fn end_piece(&mut self) -> Begins {
         let goes_on = if self.begins == Begins::Nowhere { Begins::Nowhere } else { Begins::Before };
         std::mem::replace(&mut self.begins, goes_on)
     }
 
-    /// About how much memory it has, bytes.
+    /// The approximate memory of the scanner, bytes.
     pub fn held(&self) -> usize {
         size_of::<Self>()
             + self.doubt.as_ref().map_or(0, |doubt| doubt.held())

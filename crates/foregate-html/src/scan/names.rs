@@ -2,22 +2,22 @@
 
 use crate::edges::Mark;
 
-/// A name in lower case. A name of up to [`SHORT`] bytes is stored as these bytes in a row, below a 1. Longer names are hashed, and two
-/// of them can collide only if an author has crafted them.
+/// A name in lower case, as a number. The number of a name of up to [`SHORT`] bytes consists of a 1 and the bytes of
+/// the name. Longer names are hashed; two of them collide only if an author has crafted them.
 pub(crate) type Name = u128;
 
-/// No bytes yet.
+/// The number of the empty name.
 pub(crate) const EMPTY: Name = 1;
 /// The longest name with a unique number, bytes.
 pub(crate) const SHORT: usize = 14;
-/// Set in the numbers of names that are longer.
+/// The bit that is set in the numbers of names longer than [`SHORT`].
 const LONG: Name = 1 << 127;
 /// A bit that no number uses, for flags next to a name.
 pub(crate) const FREE: Name = 1 << 126;
 /// The multiplier for longer names: odd, and large.
 const FACTOR: Name = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
-/// A name with another byte after it.
+/// Appends a byte to a name.
 #[inline]
 pub(crate) const fn push(name: Name, byte: u8) -> Name {
     let byte = byte.to_ascii_lowercase() as Name;
@@ -27,7 +27,7 @@ pub(crate) const fn push(name: Name, byte: u8) -> Name {
     (name ^ byte).wrapping_mul(FACTOR) & !FREE | LONG
 }
 
-/// Returns true if it is longer than [`SHORT`].
+/// Returns true if the name is longer than [`SHORT`].
 pub(crate) const fn is_long(name: Name) -> bool {
     name & LONG != 0
 }
@@ -67,7 +67,7 @@ names! {
     TEXT_HTML = "text/html" XHTML = "application/xhtml+xml"
 }
 
-/// Returns true if elements of this name have no content in lower case, and are ordinary in other cases.
+/// Returns true if elements have no content if this name is written in lower case, and have content otherwise.
 pub(crate) fn is_void_in_lower_case(name: Name) -> bool {
     matches!(name, ESI_COMMENT | ESI_INCLUDE)
 }
@@ -92,7 +92,7 @@ pub(crate) enum Means {
 }
 
 impl Means {
-    /// Returns true if its content is text, in HTML.
+    /// Returns true if the content of such an HTML element is text.
     pub fn is_text(self) -> bool {
         matches!(self, Self::Text | Self::Script | Self::Plain)
     }
@@ -113,7 +113,7 @@ pub(crate) fn meaning(name: Name) -> (Means, Option<Mark>) {
     }
 }
 
-/// The same table for names that a machine compares at once.
+/// The same table for names of up to seven bytes, each of which is compared as one machine word.
 #[inline]
 pub(crate) fn meaning_of_short(name: u64) -> (Means, Option<Mark>) {
     macro_rules! short {
@@ -161,7 +161,7 @@ pub(crate) fn end_mark(name: Name) -> Option<Mark> {
     }
 }
 
-/// Returns true if a start tag ends SVG or MathML because it cannot be in it (HTML, section 13.2.6.5).
+/// Returns true if a start tag of this name is not allowed in SVG or MathML, and ends it (HTML, section 13.2.6.5).
 pub(crate) fn ends_foreign(name: Name) -> bool {
     matches!(
         name,

@@ -4,22 +4,22 @@ use std::collections::HashMap;
 
 use super::names::{FREE, Name};
 
-/// So many elements that were opened last are searched for the one that an end tag closes. How often those before have a name
-/// is counted, so that end tags without an element cost nothing to speak of however many are open.
+/// An end tag's element is searched for among this many elements that were opened last. For the elements before them,
+/// the names are counted. So an end tag without an element is cheap, however many elements are open.
 const SEARCHED: usize = 64;
 
-/// The list.
+/// The list of open elements.
 #[derive(Debug, Default)]
 pub(super) struct Open {
-    /// Names, with [`FREE`] for elements with an awaited end.
+    /// The names of the open elements, with the flag [`FREE`] if a feature waits for the end of the element.
     names: Vec<Name>,
-    /// The number of these names that are in `counts`.
+    /// The number of names, from the outermost element on, that are in `counts`.
     counted: usize,
     counts: HashMap<Name, usize>,
 }
 
 impl Open {
-    /// An element begins; `awaited` is set if a feature waits for its end.
+    /// Adds an element. `awaited` is true if a feature waits for its end.
     #[inline]
     pub fn push(&mut self, name: Name, awaited: bool) {
         self.names.push(if awaited { name | FREE } else { name });
@@ -28,7 +28,7 @@ impl Open {
         }
     }
 
-    /// Counts those that are not searched any more.
+    /// Counts the names of elements that are not searched any more.
     #[cold]
     fn count(&mut self) {
         let end = self.names.len() - SEARCHED;
@@ -38,8 +38,8 @@ impl Open {
         self.counted = end;
     }
 
-    /// An end tag: closes the last opened element of that name, and all elements in it. Returns true if a feature waits for
-    /// the end.
+    /// Handles an end tag: closes the last opened element of this name, and all elements in it. Returns true if a feature
+    /// waits for the end of the element.
     #[inline]
     pub fn close(&mut self, name: Name) -> bool {
         // Nearly always, the last element matches.
@@ -68,7 +68,8 @@ impl Open {
         }
     }
 
-    /// Where the last one of this name is among those that are counted; they and those after are not counted any more.
+    /// Finds the last element of this name among the counted ones. This element and those after it are then removed from
+    /// the counts.
     #[cold]
     fn deep(&mut self, name: Name) -> Option<usize> {
         if !self.counts.contains_key(&name) {

@@ -1,20 +1,20 @@
-//! Text outside of tags: comments, declarations, and the content of elements such as scripts. Each function returns the state
-//! after a byte, and if the byte is consumed or belongs to that state.
+//! Text outside of tags: comments, declarations, and the content of elements such as scripts. Each function returns the
+//! state after a byte, and whether the byte is consumed. If not, the new state reads it.
 
 use super::names::{EMPTY, Means, push};
 use super::{Scanner, State, is_blank};
 
 /// The text after `<!` that starts text in SVG and MathML.
 const CDATA: &[u8] = b"[CDATA[";
-/// The word that begins and ends another script in a comment of a script.
+/// The name in the tags that begin and end an inner script within a comment of a script.
 const SCRIPT: &[u8] = b"script";
 
-/// After `<!`.
+/// The state after `<!`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Declaration {
     Begins,
     Dash,
-    /// This much of [`CDATA`].
+    /// After this many bytes of [`CDATA`].
     Cdata(u8),
 }
 
@@ -46,13 +46,13 @@ pub(super) fn cdata(brackets: u8, byte: u8) -> (State, bool) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommentState {
     Begins,
-    /// `<!--` and a dash.
+    /// After `<!--` and a dash.
     BeginsDash,
     Text,
     Dash,
-    /// Two or more.
+    /// After two or more dashes.
     Dashes,
-    /// `--!`
+    /// After `--!`.
     Bang,
 }
 
@@ -61,7 +61,7 @@ impl CommentState {
         (self.step(byte).map_or(State::Data, State::Comment), true)
     }
 
-    /// After another byte; `None`: the comment is over.
+    /// The state after another byte; `None` if the comment has ended.
     pub fn step(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Begins | Self::BeginsDash | Self::Dashes | Self::Bang, b'>') => return None,
@@ -88,29 +88,29 @@ pub(super) enum Raw {
 /// Within a comment in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Script {
-    /// After `<!`.
+    /// The state after `<!`.
     Begins,
-    /// `<!-`
+    /// After `<!-`.
     BeginsDash,
     Text,
     Dash,
-    /// Two or more.
+    /// After two or more dashes.
     Dashes,
     /// After `<`.
     Opens,
-    /// After `</`: stands for [`Raw::Closes`].
+    /// After `</`, like [`Raw::Closes`].
     Closes,
-    /// This much of [`SCRIPT`] after `<`.
+    /// After `<` and this many bytes of [`SCRIPT`].
     Word(u8),
     /// After `<script`.
     Named,
-    /// Within another script in it.
+    /// Within an inner script in the comment.
     Inner,
     InnerDash,
     InnerDashes,
     /// After `<`.
     InnerOpens,
-    /// This much of [`SCRIPT`] after `</`.
+    /// After `</` and this many bytes of [`SCRIPT`].
     InnerWord(u8),
     /// After `</script`.
     InnerNamed,

@@ -1,23 +1,24 @@
-//! Tags that are complete in a piece, which nearly all are: read at once, not step by step.
+//! A fast reader for tags that are complete in a piece, as nearly all tags are.
 //!
-//! Other tags, and those that continue in the next piece, are left to the step-by-step reader, which defines the meaning.
+//! Other tags, and tags that continue in the next piece, are left to the step-by-step reader. Both readers have to
+//! agree.
 
 use super::{NAME, VALUE, is_blank, run};
 
 /// A tag of HTML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Whole<'b> {
-    /// Its name in lower case, as [`names::name`](super::names::name) has it.
+    /// The name in lower case, in the form of [`names::name`](super::names::name).
     pub name: u64,
     pub ends: bool,
-    /// The text after its `>`.
+    /// The text after the `>` of the tag.
     pub behind: &'b [u8],
 }
 
 /// The longest name that is read here, bytes.
 const LONGEST: usize = 7;
 
-/// Letters and digits, in lower case; 0 for all else.
+/// For each byte: the lower-case form of a letter, the digit itself, or 0.
 static LOWER: [u8; 256] = {
     let mut lower = [0; 256];
     let mut byte = 0;
@@ -30,14 +31,14 @@ static LOWER: [u8; 256] = {
     lower
 };
 
-/// The text after the next of these bytes; the first sixteen are checked without a call to a search, which takes longer than
-/// most texts and values.
+/// The text after the next occurrence of this byte. The first sixteen bytes are checked here: most texts and values are
+/// shorter, and a call of a search function would take longer.
 #[inline]
 pub(super) fn behind(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     for _ in 0..2 {
         let Some((word, further)) = rest.split_first_chunk::<8>() else { break };
-        // The lowest byte with its highest bit set is the first that is equal: subtracting borrows only after such.
+        // The lowest byte with its highest bit set is the first equal byte: the subtraction borrows only after an equal byte.
         let differs = u64::from_le_bytes(*word) ^ u64::from_ne_bytes([byte; 8]);
         let equals = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
         if equals != 0 {
@@ -87,7 +88,7 @@ fn attributes(bytes: &[u8]) -> Option<&[u8]> {
         rest = match rest {
             [b'>', rest @ ..] => return Some(rest),
             [byte, rest @ ..] if is_blank(*byte) || *byte == b'/' => rest,
-            // Whatever is the first of a name belongs to it.
+            // The first byte of a name belongs to the name, whatever it is.
             [_, rest @ ..] => match skip(rest, NAME) {
                 [b'=', rest @ ..] => value(rest)?,
                 rest => match blanks(rest) {

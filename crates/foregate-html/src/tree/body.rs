@@ -118,7 +118,7 @@ fn start_item(tree: &mut Tree, name: Name) {
     start_block(tree, name);
 }
 
-/// Handles start tags of elements that are no blocks.
+/// Handles start tags of elements that are not blocks.
 fn start_phrase(tree: &mut Tree, name: Name, facts: Facts) {
     match name {
         A => {

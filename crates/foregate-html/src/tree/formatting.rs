@@ -4,7 +4,7 @@ use super::kinds::*;
 use super::{Id, Node, Origin, Space, Tree};
 use crate::scan::names::Name;
 
-/// An entry of the list: an element, with its attributes as a number.
+/// An entry of the list of formatting elements. A number represents the attributes of the element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Formatting {
     Marker,
@@ -75,13 +75,13 @@ impl FormattingList {
 }
 
 impl Tree {
-    /// The elements from this one on that are open, or would be opened again.
+    /// The elements with numbers from this one on that are open, or are in the list and would be opened again.
     pub fn open_since(&self, from: Id) -> impl Iterator<Item = &Node> {
         let listed = self.formatting.entries.iter().filter_map(Formatting::node);
         self.open.nodes.iter().chain(listed).filter(move |node| node.id >= from)
     }
 
-    /// Opens elements again that were closed by others.
+    /// Opens formatting elements again that were closed implicitly.
     pub(super) fn reconstruct(&mut self) {
         let is_open =
             |entry: &Formatting| entry.node().is_none_or(|node| self.open.position(node.id).is_some());
@@ -98,7 +98,7 @@ impl Tree {
         }
     }
 
-    /// The end tag of a formatting element. Returns true if it is handled like any other end tag.
+    /// Handles the end tag of a formatting element. Returns true if it has to be handled like any other end tag.
     pub(super) fn adopt(&mut self, name: Name) -> bool {
         if let Some(current) = self.open.nodes.last().copied()
             && current.is(name)

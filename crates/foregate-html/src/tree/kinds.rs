@@ -1,4 +1,4 @@
-//! Groups of elements that the construction of trees asks for (HTML, section 13.2.4.2).
+//! Groups of elements that tree construction distinguishes (HTML, section 13.2.4.2).
 
 use crate::scan::names::{Name, name};
 
@@ -28,7 +28,7 @@ names! {
     TRACK = "track" TT = "tt" U = "u" UL = "ul"  WBR = "wbr" XMP = "xmp"
 }
 
-/// Elements of HTML that are special.
+/// HTML elements in the standard's category "special".
 pub(super) fn is_special(name: Name) -> bool {
     closes_p(name)
         || is_heading(name)
@@ -82,7 +82,7 @@ pub(super) fn is_special(name: Name) -> bool {
         )
 }
 
-/// Blocks with start tags that close a paragraph and nothing else, and end tags that close implied elements.
+/// Blocks whose start tags close only a paragraph, and whose end tags close elements with implied end tags.
 pub(super) fn closes_p(name: Name) -> bool {
     matches!(
         name,
@@ -132,12 +132,12 @@ pub(super) fn is_implied_end(name: Name) -> bool {
     matches!(name, DD | DT | LI | OPTGROUP | OPTION | P | RB | RP | RT | RTC)
 }
 
-/// Elements with end tags that the end of a template implies.
+/// Elements whose end tags are implied at the end of a template.
 pub(super) fn is_implied_end_thoroughly(name: Name) -> bool {
     is_implied_end(name) || is_in_table(name) && name != COL
 }
 
-/// Formatting elements without `a` and `nobr`, which need more work at their start tags.
+/// Formatting elements other than `a` and `nobr`, whose start tags are handled separately.
 pub(super) fn is_formatting(name: Name) -> bool {
     matches!(name, B | BIG | CODE | EM | FONT | I | S | SMALL | STRIKE | STRONG | TT | U)
 }

@@ -1,8 +1,8 @@
 //! The open elements in the HTML standard's tree construction (HTML, section 13.2.6).
 //!
-//! No tree is kept: only the stack of open elements, the list of formatting elements and the insertion mode, which together determine
-//! the meaning of the rest of a document. Two documents with equal states here continue equally. So a change to a document leaves its
-//! surroundings unchanged if it leads to the same state.
+//! No tree is kept, only a state: the stack of open elements, the list of formatting elements and the insertion mode.
+//! Together they determine the meaning of the rest of a document. So a change to a document does not affect the rest,
+//! if the state after the change is the same as without it.
 //!
 //! Scripting counts as enabled.
 
@@ -24,15 +24,15 @@ pub(crate) use self::stack::OpenElements;
 pub(crate) use self::tokens::{FoundToken, Tokens, attributes};
 use crate::scan::names::Name;
 
-/// The most elements that may be open, and the most formatting elements that are open or opened again and again. Browsers have such a
-/// limit for the first, and another tree beyond it.
+/// The most open elements, and below, the most formatting elements in the list. Browsers limit the number of open
+/// elements too, and build a different tree beyond their limit.
 pub(crate) const DEPTH: usize = 500;
 const FORMATTING: usize = 64;
 
-/// The work of opening or closing an element, in elements that are looked at.
+/// The work of opening or closing an element, counted in elements that are examined.
 const OPENING: usize = 16;
 
-/// An element, by the order in which elements began.
+/// The number of an element, in the order in which elements began.
 pub(crate) type Id = u32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,11 +46,11 @@ pub(crate) enum Space {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Node {
     pub id: Id,
-    /// The element that it was inserted into, which need not be the one below it.
+    /// The element into which this one was inserted, which need not be the one below it on the stack.
     pub parent: Id,
     pub name: Name,
     pub space: Space,
-    /// A foreign element whose content is HTML; in MathML, except for two elements.
+    /// True for an element of SVG or MathML whose content is HTML. In MathML, two elements are still read as MathML there.
     point: bool,
 }
 
@@ -66,13 +66,13 @@ impl Node {
 pub(crate) struct Facts {
     /// `/>`
     pub empty: bool,
-    /// The type is `hidden`.
+    /// True if the attribute `type` is `hidden`.
     pub hidden: bool,
-    /// It has an attribute with which `font` is HTML.
+    /// True if there is an attribute with which `font` is an HTML element in SVG or MathML.
     pub font: bool,
-    /// Its encoding is that of HTML.
+    /// True if the attribute `encoding` names HTML.
     pub html: bool,
-    /// Equal for tags with the same attributes.
+    /// A number that is equal for tags with the same attributes.
     pub attributes: u64,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum Token {
     End(Name),
     /// White space.
     Blank,
-    /// Characters that mean nothing in most places.
+    /// NUL characters, which are ignored in most places.
     Null,
     /// Other text.
     Text,
@@ -105,18 +105,18 @@ pub(crate) enum Content {
 /// Why an element began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Its start tag is the present token.
+    /// The present token is the element's start tag.
     Tag,
-    /// The element has no tag.
+    /// The element has no tag in the document.
     Implied,
-    /// The element repeats a formatting element.
+    /// The element is a copy of this formatting element, which is opened again.
     Again(Id),
 }
 
 /// An effect of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// An element was inserted; before the children of its parent from `table` on, if that is not the last.
+    /// An element was inserted: before the child `table` of its parent, or as the last child for `None`.
     Opened { node: Node, origin: Origin, table: Option<Id> },
     /// The element was closed.
     Closed(Node),
@@ -124,7 +124,7 @@ pub(crate) enum Event {
     Inserted(Id),
 }
 
-/// Insertion modes. That of table text is missing, since texts arrive classified as a whole.
+/// The insertion modes. The mode "in table text" is missing, because a text arrives classified as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Initial,
@@ -148,29 +148,29 @@ pub(crate) enum Mode {
     AfterAfterFrameset,
 }
 
-/// The state.
+/// The state of tree construction.
 #[derive(Debug, Clone)]
 pub(crate) struct Tree {
     pub open: OpenElements,
     pub formatting: FormattingList,
     pub mode: Mode,
-    /// The mode after the text of an element.
+    /// The mode to return to after the text of an element.
     behind: Mode,
     templates: Vec<Mode>,
     head: Option<Id>,
     form: Option<Id>,
-    /// A `frameset` may still replace the body.
+    /// True if a `frameset` may still replace the body.
     pub frameset_ok: bool,
     pub quirks: bool,
     /// The tokenizer's state after the start tag.
     pub content: Content,
-    /// More is open than may be.
+    /// True if too many elements are open.
     pub exceeded: bool,
-    /// The number of open elements that have been looked at or copied, about.
+    /// The approximate number of open elements that have been examined or copied.
     pub work: u64,
 }
 
-/// The result of a mode: the token is done, or to be processed again in the new mode.
+/// The result of an insertion mode: the token is done, or has to be processed again in the new mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     Yes,
@@ -178,7 +178,7 @@ enum Done {
 }
 
 impl Tree {
-    /// At the start of a document.
+    /// The state at the start of a document.
     pub fn new() -> Self {
         Self {
             open: OpenElements { next: 1, ..OpenElements::default() },
@@ -196,7 +196,7 @@ impl Tree {
         }
     }
 
-    /// Copies the state of another one into its own memory.
+    /// Copies another state into this one, and reuses the memory.
     pub fn take_from(&mut self, other: &Self) {
         self.open.take_from(&other.open);
         self.formatting.entries.clone_from(&other.formatting.entries);
@@ -239,7 +239,7 @@ impl Tree {
         self.open.events.push(Event::Inserted(parent));
     }
 
-    /// The rules of the present mode.
+    /// Applies the rules of the present mode to a token.
     fn by_mode(&mut self, token: Token) -> Done {
         self.by(self.mode, token)
     }
@@ -278,7 +278,7 @@ impl Tree {
         self.mode = Mode::Text;
     }
 
-    /// The mode that the stack of elements stands for.
+    /// Sets the insertion mode that follows from the stack.
     fn reset_mode(&mut self) {
         let mut mode = Mode::InBody;
         for (at, node) in self.open.nodes.iter().enumerate().rev() {
@@ -310,8 +310,9 @@ impl Tree {
         self.open.next
     }
 
-    /// Returns true if the rest of a document has the same meaning in both states, which were equal when the next element had the number `from`,
-    /// except that a `frameset` may replace the body. Later elements count as equal if they are alike.
+    /// Returns true if the rest of a document means the same in both states, except for a `frameset` that may replace the
+    /// body. The states were equal when the next element had the number `from`. Elements from this number on may have
+    /// different numbers in the two states.
     pub fn goes_on_like(&self, other: &Self, from: Id) -> bool {
         let (mode, behind, content) = (self.mode, self.behind, self.content);
         let same_id = |one: Id, two: Id| one == two || one >= from && two >= from;
@@ -352,24 +353,24 @@ impl Tree {
         })
     }
 
-    /// Returns true if there is no body yet, and nothing in the head is open.
+    /// Returns true if there is no body yet, and no element in the head is open.
     pub fn is_before_body(&self) -> bool {
         let before = [Mode::Initial, Mode::BeforeHtml, Mode::BeforeHead, Mode::InHead, Mode::AfterHead];
         before.contains(&self.mode) && self.open.nodes.len() <= 2
     }
 
-    /// Returns true if nothing but the head or the body is open.
+    /// Returns true if only `html` and the head or the body are open.
     pub fn has_only_begun(&self) -> bool {
         let modes = [Mode::InHead, Mode::AfterHead, Mode::InBody];
         modes.contains(&self.mode) && self.open.nodes.len() <= 2 && self.formatting.entries.is_empty()
     }
 
-    /// The number of elements that a copy would copy.
+    /// The number of elements that a copy of the state would copy.
     pub fn size(&self) -> u64 {
         (self.open.nodes.len() + self.formatting.entries.len()) as u64
     }
 
-    /// About how much memory it has, bytes.
+    /// The approximate memory of the state, bytes.
     pub fn held(&self) -> usize {
         size_of::<Self>()
             + size_of::<Node>() * self.open.nodes.capacity()

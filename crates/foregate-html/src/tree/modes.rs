@@ -6,7 +6,7 @@ use super::kinds::*;
 use super::{Content, Done, Mode, Origin, Token, Tree};
 use crate::scan::names::Name;
 
-/// End tags that imply the elements before the body.
+/// Returns true for end tags that imply the start tags of `html`, head and body.
 fn implies_body(name: Name) -> bool {
     matches!(name, HEAD | BODY | HTML | BR)
 }
@@ -142,7 +142,7 @@ fn in_head_again(tree: &mut Tree, token: Token) {
     let head = super::Node { id, parent, name: HEAD, space: super::Space::Html, point: false };
     tree.open.nodes.push(head);
     in_head(tree, token);
-    // It had not ended before, and does not end now.
+    // The head had ended already, so no end of it is reported.
     if let Some(at) = tree.open.position(id) {
         tree.open.nodes.remove(at);
     }

@@ -1,10 +1,10 @@
-//! Selectors, matched against open elements as a browser has them (Selectors, level 4).
+//! Selectors (level 4) that are matched against the open elements of the browser's tree.
 
 use super::tokens::TagAttribute;
 use super::{Node, Space};
 use crate::scan::names::{EMPTY, Name, push};
 
-/// A set of compounds.
+/// A set of compound selectors, one bit for each.
 type Bits = Box<[u64]>;
 
 fn has(bits: &[u64], at: usize) -> bool {
@@ -17,7 +17,7 @@ fn add(bits: &mut [u64], at: usize) {
     }
 }
 
-/// A list of selectors with commas between them.
+/// A list of selectors, separated by commas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Select {
     alternatives: Vec<Vec<(Combinator, Compound)>>,
@@ -25,7 +25,7 @@ pub(crate) struct Select {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Combinator {
-    /// The compound is the first.
+    /// No combinator: the compound is the first of its selector.
     None,
     Child,
     Descendant,
@@ -46,7 +46,7 @@ enum Part {
         name: Box<str>,
         test: Option<Test>,
     },
-    /// The place among the children, or those of its name: `a`·n + `b`.
+    /// The position among the children of the parent, or with `of_type` among those of the same name, is `a`·n + `b`.
     Nth {
         a: i32,
         b: i32,
@@ -61,17 +61,17 @@ enum Part {
 struct Test {
     operator: u8,
     value: Box<str>,
-    /// Said, if at all.
+    /// The flag `i` or `s` of the selector; `None` if the selector has neither.
     ignore_case: Option<bool>,
 }
 
-/// HTML attributes with values that are compared without regard to case.
+/// The HTML attributes whose values are compared without regard to case.
 const LOOSE: &str = " accept accept-charset align alink axis bgcolor charset checked clear codetype color compact declare defer dir \
     direction disabled enctype face frame hreflang http-equiv lang language link media method multiple nohref noresize noshade \
     nowrap readonly rel rev rules scope scrolling selected shape target text type valign valuetype vlink ";
 
 impl Select {
-    /// Reads one.
+    /// Parses a list of selectors.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut reader = Reader { rest: text };
         let mut alternatives = Vec::new();
@@ -91,7 +91,7 @@ impl Select {
         self.alternatives.iter().map(Vec::len).sum()
     }
 
-    /// A selector without places and combinators that fits all elements that this one fits, and more.
+    /// A selector without positions and combinators, which matches at least all elements that this one matches.
     pub fn wider(&self) -> String {
         let name = |alternative: &Vec<(Combinator, Compound)>| {
             let element = alternative.last().and_then(|(_, compound)| compound.element.as_ref());
@@ -228,7 +228,7 @@ impl Reader<'_> {
         Ok(name)
     }
 
-    /// The character of an escape.
+    /// Reads the character of an escape.
     fn escape(&mut self) -> Result<char, String> {
         let rest = self.rest.get(1..).unwrap_or_default();
         let digits = rest.bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
@@ -366,7 +366,7 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    /// `odd`, `even`, or a form like `2n+1`.
+    /// Reads `odd`, `even`, or a form like `2n+1`.
     fn steps(&mut self) -> Result<(i32, i32), String> {
         let end = self.rest.find(')').unwrap_or(self.rest.len());
         let (inside, rest) = self.rest.split_at(end);
@@ -397,7 +397,7 @@ impl Reader<'_> {
 /// An element that selectors are matched against.
 pub(crate) struct Subject<'a, 'b> {
     pub node: &'a Node,
-    /// Its name in the document's letters.
+    /// The name as the document spells it.
     pub name: &'a str,
     pub attributes: &'a [TagAttribute<'b>],
     /// The position among all children, and among the children of the same name; 1 for the first.
@@ -408,16 +408,17 @@ pub(crate) struct Subject<'a, 'b> {
     pub text: &'a dyn Fn(&[u8]) -> String,
 }
 
-/// The facts about an element that matter for elements in it.
+/// The facts about an element that are needed to match the elements in it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ElementFacts {
-    /// The compounds up to which the element matches.
+    /// The compounds for which this element matches the selector up to and including the compound.
     pub here: Bits,
-    /// The selectors that match this element or any around it.
+    /// The compounds for which this element, or an element around it, matches in this way.
     pub around: Bits,
 }
 
-/// The numbers of the selectors that match, and the facts about the element. `parent` holds those of its parent.
+/// Calls `found` with the number of each selector that matches, and returns the facts about the element. `parent` has
+/// the facts about its parent.
 pub(crate) fn matched(
     selectors: &[Select],
     subject: &Subject<'_, '_>,
@@ -456,7 +457,7 @@ impl Compound {
     fn fits(&self, subject: &Subject<'_, '_>) -> bool {
         let named = self.element.as_ref().is_none_or(|(text, name)| match subject.node.space {
             Space::Html => subject.node.name == *name,
-            // Browsers find `foreignObject` by either case.
+            // Browsers match `foreignObject` regardless of case.
             _ => text.eq_ignore_ascii_case(subject.name),
         });
         named && self.parts.iter().all(|part| part.fits(subject))

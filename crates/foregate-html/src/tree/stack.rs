@@ -4,7 +4,7 @@ use super::kinds::*;
 use super::{Event, Facts, Id, Node, Origin, Space};
 use crate::scan::names::Name;
 
-/// The boundary of the search for an element that must be in scope.
+/// The kind of scope: the elements that end the search for an open element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     Default,
@@ -33,7 +33,7 @@ impl Scope {
 pub(crate) struct OpenElements {
     /// The elements, the outermost first.
     pub nodes: Vec<Node>,
-    /// Insertions into a table are placed before it.
+    /// True if insertions into a table are placed before the table.
     pub(super) fosters: bool,
     pub(super) next: Id,
     /// The effects of the present token.
@@ -73,7 +73,7 @@ impl OpenElements {
         self.has_in(Scope::Table, |other| other == name)
     }
 
-    /// Returns true if this very element is in scope.
+    /// Returns true if the element with this number is in scope.
     pub(super) fn has_element(&self, id: Id) -> bool {
         for node in self.nodes.iter().rev() {
             if node.id == id {
@@ -92,7 +92,7 @@ impl OpenElements {
         }
     }
 
-    /// Removes an element from the stack, wherever it is.
+    /// Removes the element at a position of the stack.
     pub(super) fn remove(&mut self, at: usize) {
         if at < self.nodes.len() {
             let node = self.nodes.remove(at);
@@ -100,7 +100,7 @@ impl OpenElements {
         }
     }
 
-    /// Pops up to an element that fits, and that.
+    /// Pops elements up to and including the first that fits.
     pub(super) fn pop_until(&mut self, fits: impl Fn(Name) -> bool) {
         while let Some(node) = self.nodes.last().copied() {
             self.pop();
@@ -116,7 +116,7 @@ impl OpenElements {
         }
     }
 
-    /// Pops up to an element that fits, which stays.
+    /// Pops elements up to the first that fits, which stays.
     pub(super) fn clear_to(&mut self, fits: impl Fn(Name) -> bool) {
         while !self.nodes.is_empty() && !self.current_is(|name| fits(name) || name == HTML) {
             self.pop();
@@ -146,7 +146,7 @@ impl OpenElements {
         }
     }
 
-    /// The parent for an insertion now, and the table before which it is placed.
+    /// The parent for an insertion, and the table before which the insertion is placed, if there is one.
     pub(super) fn place(&self, target: Option<usize>) -> (Id, Option<Id>) {
         let target = target.and_then(|at| self.nodes.get(at)).or(self.nodes.last());
         let Some(target) = target else { return (0, None) };
@@ -205,7 +205,7 @@ impl OpenElements {
         }
     }
 
-    /// Opens another element like this one.
+    /// Opens a copy of an element.
     pub(super) fn again(&mut self, of: Node, parent: Id) -> Node {
         let node = Node { id: self.next, parent, ..of };
         self.next += 1;
@@ -224,12 +224,12 @@ impl OpenElements {
         self.nodes.last().is_some_and(|node| node.space != Space::Html)
     }
 
-    /// Returns true if a `select` is open, in which browsers differ.
+    /// Returns true if a `select` is open. Browsers differ in their handling of its content.
     pub fn is_in_select(&self) -> bool {
         self.nodes.iter().any(|node| node.is(SELECT))
     }
 
-    /// Where in the stack an element is.
+    /// The position of an element in the stack.
     pub fn position(&self, id: Id) -> Option<usize> {
         self.nodes.iter().rposition(|node| node.id == id)
     }

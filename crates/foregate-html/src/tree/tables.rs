@@ -6,7 +6,7 @@ use super::modes::in_head;
 use super::stack::Scope;
 use super::{Done, Mode, Origin, Token, Tree};
 
-/// Moves content that cannot be in a table before it.
+/// Inserts content that is not allowed in a table before the table.
 fn foster(tree: &mut Tree, token: Token) -> Done {
     tree.open.fosters = true;
     let done = in_body(tree, token);
@@ -76,7 +76,7 @@ fn clear_to_table(tree: &mut Tree) {
     tree.open.clear_to(|name| matches!(name, TABLE | TEMPLATE));
 }
 
-/// Ends the table; returns false if there was none.
+/// Ends the table; returns false if no table is open.
 fn end_table(tree: &mut Tree) -> bool {
     let ends = tree.open.has_in_table(TABLE);
     if ends {

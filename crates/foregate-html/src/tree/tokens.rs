@@ -9,29 +9,30 @@ use super::{Content, Facts, Token};
 use crate::scan::names::{EMPTY, Name, is_long, push};
 use crate::scan::text::CommentState;
 
-/// Up to this many attributes of a tag are compared one by one.
+/// The most attributes of a tag whose names are compared one by one to find duplicates.
 const FEW: usize = 16;
 
-/// An attribute, as it is written.
+/// An attribute as it is written: references are not resolved.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TagAttribute<'b> {
     pub name: &'b [u8],
     pub value: &'b [u8],
 }
 
-/// A token, and where it is in the bytes.
+/// A token, with its position in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FoundToken {
     pub token: Token,
     pub start: usize,
     pub end: usize,
-    /// The preceding `<` is text.
+    /// True if a `<` directly before the token is text.
     pub opens: bool,
-    /// The text before it ends with the possible start of a reference.
+    /// True if the text before the token ends with the possible start of a reference.
     pub refers: bool,
-    /// Up to here bytes have to be known to tell it: the first of a run of text, all of anything else.
+    /// The position up to which the input has to be known to recognise the token: after the first byte of a run of text,
+    /// after the end of any other token.
     pub known: usize,
-    /// It continues the last emitted run of text, and has no other effect.
+    /// True if the token continues the last emitted run of text, and has no other effect.
     pub continues: bool,
 }
 
@@ -39,22 +40,22 @@ pub(crate) struct FoundToken {
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
     state: TokenizerState,
-    /// The start of the present or possible token.
+    /// The start of the present token, or of a possible one.
     start: usize,
-    /// Up to here all has been looked at.
+    /// The position up to which the input has been examined.
     at: usize,
-    /// The element with the present text.
+    /// The element whose text is being read.
     last: Name,
-    /// The preceding `<` is text.
+    /// True if a `<` directly before the token is text.
     pub opens: bool,
-    /// The preceding text ends with the possible start of a reference.
+    /// True if the preceding text ends with the possible start of a reference.
     pub refers: bool,
     cdata: bool,
-    /// Something of the text of an element has been read.
+    /// True if some of the element's text has been read.
     read: bool,
-    /// The run of text that was reported last, if no other token was reported since.
+    /// The last reported token, if it is a run of text.
     run: Option<Token>,
-    /// Comments are held until they are whole.
+    /// True if comments are held until they are complete.
     holds_comments: bool,
 }
 
@@ -63,7 +64,7 @@ enum TokenizerState {
     Data,
     Tag(InTag),
     Comment(CommentState),
-    /// Up to the next `>`.
+    /// A bogus comment, which ends at the next `>`.
     Bogus,
     Doctype,
     Cdata(u8),
@@ -90,7 +91,7 @@ enum Level {
     Plain,
     /// In a comment, after this many dashes.
     Escaped(u8),
-    /// In a script in a comment.
+    /// In an inner script within a comment, after this many dashes.
     Twice(u8),
 }
 
@@ -102,7 +103,7 @@ fn ends_name(byte: u8) -> bool {
     is_blank(byte) || matches!(byte, b'/' | b'>')
 }
 
-/// The result of a search at this place.
+/// The result of looking for a word at this position.
 enum Look {
     Yes,
     No,
@@ -136,17 +137,17 @@ impl Tokens {
         }
     }
 
-    /// With `holds_comments`, comments do not [pass](Self::passed) until they are complete.
+    /// If `holds_comments` is true, comments do not [pass](Self::passed) until they are complete.
     pub fn holding_comments(self, holds_comments: bool) -> Self {
         Self { holds_comments, ..self }
     }
 
-    /// The input up to this position has been looked at. Before the next token is reported, more bytes have to arrive.
+    /// The position up to which the input has been examined. The next token needs at least one byte after it.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// How much has been read of a tag or the like that does not pass until it is whole, bytes.
+    /// The number of bytes read of an unfinished tag or comment that does not pass until it is complete.
     pub fn begun(&self) -> usize {
         match self.state {
             TokenizerState::Tag(_) | TokenizerState::Doctype => self.at - self.start,
@@ -155,7 +156,7 @@ impl Tokens {
         }
     }
 
-    /// Returns true if such a token is held until it is complete.
+    /// Returns true if a token of this kind is held until it is complete.
     pub fn holds(&self, token: Token) -> bool {
         match token {
             Token::Start(..) | Token::End(_) | Token::Doctype(_) => true,
@@ -164,10 +165,10 @@ impl Tokens {
         }
     }
 
-    /// The number of bytes that belong to reported tokens, or to text in which no tag can begin any more.
+    /// The number of bytes that may pass: they belong to reported tokens, or to text in which no tag can begin any more.
     pub fn passed(&self) -> usize {
         match self.state {
-            // The byte after `<` decides if it can stay unchanged.
+            // The byte after a `<` that is text decides if the `<` can stay unescaped.
             TokenizerState::Data | TokenizerState::Tag(_) => {
                 self.start - usize::from(self.opens).min(self.start)
             }
@@ -180,13 +181,13 @@ impl Tokens {
         }
     }
 
-    /// This many of the bytes will not be passed again.
+    /// Drops this many bytes from the start of the input: positions now count from after them.
     pub fn forget(&mut self, count: usize) {
         self.start = self.start.saturating_sub(count);
         self.at = self.at.saturating_sub(count);
     }
 
-    /// Returns true if it is in text between tags, with nothing begun.
+    /// Returns true if the position is in text between tags, with no unfinished construct.
     pub fn is_between(&self) -> bool {
         self.state == TokenizerState::Data && self.start == self.at && !self.opens
     }
@@ -196,7 +197,7 @@ impl Tokens {
         !matches!(self.state, TokenizerState::Data | TokenizerState::Plain | TokenizerState::Raw)
     }
 
-    /// Returns true if it is within the text of an element, some of which it has read.
+    /// Returns true if the position is within the text of an element, and some of it has been read.
     pub fn is_in_text(&self) -> bool {
         self.read
             && matches!(self.state, TokenizerState::Raw | TokenizerState::Script(_) | TokenizerState::Plain)
@@ -216,7 +217,8 @@ impl Tokens {
         }
     }
 
-    /// The next token; `None` if more is needed, or all has been read. With `last` nothing follows these bytes.
+    /// Reads the next token; `None` if more input is needed, or all of it has been read. `last` is true if no more input
+    /// follows.
     pub fn next(&mut self, bytes: &[u8], last: bool) -> Option<FoundToken> {
         while self.at < bytes.len() {
             let found = match self.state {
@@ -240,7 +242,7 @@ impl Tokens {
         None
     }
 
-    /// A token that ends here, all of which has to be known.
+    /// Reports a token other than text, which ends at the present position.
     fn told(&mut self, token: Token) -> Option<FoundToken> {
         self.run = None;
         let start = std::mem::replace(&mut self.start, self.at);
@@ -251,7 +253,7 @@ impl Tokens {
         Some(FoundToken { token, start, end: self.at, opens, refers, known: self.at, continues: false })
     }
 
-    /// A run of text that ends here, or at the end of the available input.
+    /// Reports a run of text, which ends here or at the end of the available input.
     fn told_run(&mut self, token: Token) -> Option<FoundToken> {
         self.read |=
             matches!(self.state, TokenizerState::Raw | TokenizerState::Script(_) | TokenizerState::Plain);
@@ -268,7 +270,7 @@ impl Tokens {
         })
     }
 
-    /// Between tags. `None` if more is needed.
+    /// Reads a token between tags; `None` if more input is needed.
     #[allow(
         clippy::option_option,
         reason = "one says that more is needed, the other that nothing is told here"
@@ -334,7 +336,7 @@ impl Tokens {
         Some(TokenizerState::Bogus)
     }
 
-    /// A run of characters of one kind.
+    /// Reports a run of characters of one kind.
     fn text(&mut self, text: &[u8]) -> Option<FoundToken> {
         let kind = |byte: u8| match byte {
             0 => Token::Null,
@@ -473,7 +475,7 @@ impl Tokens {
         None
     }
 
-    /// Checks for the end tag of the element with this text.
+    /// Checks for the end tag of the element whose text is being read.
     fn ends_text(&self, rest: &[u8], last: bool) -> Look {
         let Some(behind) = rest.strip_prefix(b"</") else {
             return if rest.len() < 2 && b"</".starts_with(rest) && !last { Look::More } else { Look::No };
@@ -580,7 +582,7 @@ fn script_word(rest: &[u8], word: &[u8], last: bool) -> Look {
     }
 }
 
-/// The attributes of a tag, as they are written, the first of each name alone.
+/// Reads the attributes of a tag as they are written. Of attributes with the same name, only the first counts.
 pub(crate) fn attributes<'b>(tag: &'b [u8], found: &mut Vec<TagAttribute<'b>>) -> bool {
     found.clear();
     let mut at =
@@ -636,7 +638,7 @@ pub(crate) fn attributes<'b>(tag: &'b [u8], found: &mut Vec<TagAttribute<'b>>) -
     empty
 }
 
-/// The token that a tag is.
+/// Converts a complete tag to a token.
 fn token_of(tag: &[u8]) -> Token {
     let begins = if tag.get(1) == Some(&b'/') { 2 } else { 1 };
     let rest = tag.get(begins..).unwrap_or_default();

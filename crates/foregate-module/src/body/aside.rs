@@ -6,17 +6,18 @@ use crate::fetch::FetchError;
 
 use super::{Bail, BodyFilter, Chain, Filtered, Finding, Guard, Link, Passed, Sink};
 
-/// Filters in a dry run: they get a copy of the body, and their output is dropped. After a failure or a panic, they are
-/// skipped.
+/// A filter that runs filters in a dry run: they get a copy of the body, and their output is dropped. After a failure
+/// or a panic they are skipped.
 pub(super) struct Aside {
     chain: Chain,
     guard: Guard,
     failed: bool,
     /// The filter that panicked.
     panicked: Option<&'static str>,
-    /// The filter that would have broken the body off as too long.
+    /// The filter that would have broken off the body because it is too long.
     too_large: Option<&'static str>,
-    /// The state of the filters after the last call: none of their methods is called without the guard.
+    /// The state of the filters after the last call. It is stored, because methods of the filters are only called within
+    /// the guard.
     state: FilterStates,
 }
 
@@ -29,7 +30,7 @@ struct FilterStates {
 }
 
 impl FilterStates {
-    /// Nothing more is to be had of them.
+    /// The state of filters that are skipped.
     const GONE: Self = Self { pending: false, over: true, held: 0 };
 
     fn of(chain: &Chain) -> Self {
@@ -45,7 +46,7 @@ impl Sink for Nowhere {
 }
 
 impl Aside {
-    /// The filters that were collected, if there are any, as one that has no name and changes nothing.
+    /// Combines the collected dry filters, if there are any, to one filter that has no name and changes nothing.
     pub(super) fn link(dry: &mut Vec<Filtered>, guard: Guard) -> Option<Link> {
         let filters = core::mem::take(dry);
         (!filters.is_empty()).then(|| {
@@ -75,7 +76,7 @@ impl Aside {
                 *too_large = Some(step);
             }
             failed = !matches!(told, Some(Ok(_)));
-            // Nothing is fetched for a dry run.
+            // A dry run makes no fetches.
             while !failed && chain.question().is_some() {
                 failed = chain.answer(Err(FetchError::BadRequest), &mut Nowhere).is_err();
             }
@@ -90,7 +91,7 @@ impl Aside {
         }
     }
 
-    /// Records the filter that panicked: the running one, or the first during a query.
+    /// Records the filter that panicked: the running one, or the first if the panic happened during a query.
     fn has_panicked(&mut self) {
         let first = || self.chain.links.first().map(|link| link.filtered.name);
         self.panicked = self.panicked.or_else(|| self.chain.panicked()).or_else(first);

@@ -1,4 +1,4 @@
-//! A filter of a chain, and the calls to it.
+//! A filter as a link of a chain, and the calls of its methods.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,9 +8,9 @@ use super::{Bail, BodyFilter, Clock, Filtered, Finding, Passed, Sink};
 /// A filter of a chain.
 pub(super) struct Link {
     pub filtered: Filtered,
-    /// The filter has bailed out or has ended: the body bypasses it.
+    /// True if the body bypasses the filter, because it has bailed out or is over.
     pub passing: bool,
-    /// Set after `end` was called.
+    /// True after `end` has been called.
     pub told: bool,
     pub taken: u64,
     pub given: u64,
@@ -18,7 +18,7 @@ pub(super) struct Link {
     pub longest: u64,
     /// The filter's events at the time when the body began to bypass it.
     pub found: Vec<Finding>,
-    /// The filter is at work; still so after it has panicked.
+    /// True while a method of the filter runs. It stays true if the filter panics.
     pub running: bool,
 }
 
@@ -45,7 +45,7 @@ impl Link {
         !self.passing && self.filtered.filter.waits()
     }
 
-    /// Lets the rest of the body bypass the filter. Its memory is dropped, its events are kept.
+    /// Lets the rest of the body bypass the filter. Its memory is freed; its events are kept.
     fn leave(&mut self) {
         self.passing = true;
         let mut gone = core::mem::replace(&mut self.filtered.filter, Box::new(Gone));
@@ -53,16 +53,16 @@ impl Link {
     }
 }
 
-/// The continuation after a filter.
+/// The sink of a filter: the filters after it.
 pub(super) struct Behind<'a> {
     links: &'a mut [Link],
     clock: Option<Clock>,
     out: &'a mut dyn Sink,
     passed: &'a mut Passed,
     failed: Option<(Bail, &'static str)>,
-    /// The output so far, bytes.
+    /// The number of bytes that the filter has written.
     given: u64,
-    /// The time that the filter took.
+    /// The time that the filters after this one took, nanoseconds.
     nanos: u64,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn push(
     Ok(())
 }
 
-/// Lets a filter write all that it can without another piece.
+/// Lets a filter write everything that it can write without further input.
 pub(super) fn drain(
     link: &mut Link,
     rest: &mut [Link],
@@ -139,7 +139,7 @@ pub(super) fn give(
     })
 }
 
-/// Runs a function of a filter, and accounts for its time and output.
+/// Calls a method of a filter, and counts its time and output.
 pub(super) fn at_work(
     link: &mut Link,
     rest: &mut [Link],
@@ -163,7 +163,7 @@ pub(super) fn at_work(
     }
 }
 
-/// Replaces a filter that the body bypasses. It is never called.
+/// Replaces a filter that the body bypasses. Its methods are never called.
 struct Gone;
 
 impl BodyFilter for Gone {

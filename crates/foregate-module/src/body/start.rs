@@ -1,39 +1,39 @@
-//! Early sending of the start of a body, before the rest of the received part is filtered.
+//! Sending the start of a body early, before the rest of the received data is filtered.
 
 use super::Chain;
 
-/// The start of a body that is sent by itself, bytes of the source. Filters need some microseconds for it, and some hundred for
-/// all that is taken at a time.
+/// The length of the unfiltered start of a body that is sent by itself, bytes. Filters take a few microseconds for it,
+/// but a few hundred for all data that is received at a time.
 const FIRST_PIECE: usize = 512;
-/// Shorter bodies have no start that is sent by itself, bytes. The head of a response is read with at most 4 KiB, so for most
-/// bodies only the rest of those has arrived at the beginning.
+/// If no more than this has been received of a body, its start is not sent by itself, bytes. The head of a response is
+/// read together with at most 4 KiB of data, so for most bodies only the rest of these 4 KiB has arrived at first.
 const SHORT: usize = 2048;
 
-/// How many pieces may go through filters before one of them has made something that is sent by itself. Some wait for a little
-/// more than the first, and some for all that there is.
+/// The most pieces that are filtered to get output that can be sent by itself. Some filters need a little more input
+/// than the first piece before they write, and others need the whole body.
 const PIECES: u8 = 3;
 
 /// The way to send the start of a filtered body. Default: together with the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Start {
-    /// How many pieces more may be sent by themselves.
+    /// The number of further pieces whose output may be sent by itself.
     left: u8,
-    /// One of the pieces has gone through.
+    /// True if such a piece has just been filtered.
     due: bool,
 }
 
 impl Start {
-    /// By itself, if more than a little has arrived, so that the client has it soon.
+    /// Sends the start of the body by itself, so that the client gets it soon, unless very little data has arrived.
     pub const SOON: Self = Self { left: PIECES, due: false };
 
-    /// The next part of the received data for the filters.
+    /// The next piece of the received data for the filters.
     pub fn piece<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
         let piece = data.get(..Chain::PIECE).unwrap_or(data);
         if self.left == 0 {
             return piece;
         }
         let is_first = self.left == PIECES;
-        // The start of a short body is not worth a packet of its own.
+        // The start of a short body is not worth a separate packet.
         if is_first && piece.len() <= SHORT {
             self.left = 0;
             return piece;
@@ -43,8 +43,8 @@ impl Start {
         if is_first { piece.get(..FIRST_PIECE).unwrap_or(piece) } else { piece }
     }
 
-    /// Returns true if the output so far is to be sent before more is filtered; only once. `written` says that filters have
-    /// produced output.
+    /// Returns true, but only once for a body, if the output so far has to be sent before more data is filtered. `written`
+    /// is true if filters have written output.
     pub fn is_due(&mut self, written: bool) -> bool {
         let is_due = core::mem::take(&mut self.due) && written;
         if is_due {

@@ -2,7 +2,7 @@
 
 use super::{Access, Cursor, Decl, Sentence, Slot, same};
 
-/// A step that emits a value where it ends a request must emit it where the request continues, too.
+/// Checks that a step which emits a value when it ends a request also emits the value when the request continues.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 pub(super) const fn check_stop(step: &Decl, slot: &Slot) {
     if !emits(step, slot.name) {
@@ -63,7 +63,7 @@ const fn check_taken(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot
     panic!("{}", text.as_str());
 }
 
-/// A value may have one writer, which is not the platform.
+/// Checks that a value has only one writer, and is not one that the platform writes.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 pub(super) const fn check_writer(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
     if matches!(slot.access, Access::Platform) {
@@ -100,7 +100,7 @@ pub(super) const fn check_writer(groups: &[&[Decl]], here: &Cursor, step: &Decl,
     }
 }
 
-/// A value must have been written before it is read; the answer to a fetch comes with the next phase.
+/// Checks that a value is written before it is read. The answer to a fetch is available from the next phase on.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 pub(super) const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
     let mut cursor = Cursor::new();
@@ -162,7 +162,7 @@ pub(super) const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl,
     panic!("{}", text.as_str());
 }
 
-/// A list may be empty, but entries must be added before it is read.
+/// Checks that no step adds to a list after the list is read. The list may be empty.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 pub(super) const fn check_list(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
     let mut cursor = Cursor::new();

@@ -2,8 +2,7 @@
 
 use super::Problem;
 
-/// Errors in some of many parts. [`together`] and [`each`] collect them by themselves; this type serves other
-/// forms of reading.
+/// Collects the errors of several parts of the settings. For a tuple or a list, use [`together`] and [`each`] instead.
 #[derive(Debug, Default)]
 pub struct Mistakes(Option<Problem>);
 
@@ -21,7 +20,7 @@ impl Mistakes {
         });
     }
 
-    /// Nothing is wrong.
+    /// Returns `Ok` if there are no errors.
     ///
     /// # Errors
     ///
@@ -31,8 +30,8 @@ impl Mistakes {
     }
 }
 
-/// Reads all parts of a tuple. Conditions between several parts are checked afterwards, if all of them could be read: so a
-/// misspelt part is not reported as missing.
+/// Reads all parts of a tuple. Check conditions between several parts after this call, when all of them could be read:
+/// then a misspelt part is not reported as missing.
 ///
 /// ```
 /// # use foregate_module::settings::{Node, Problem, together};

@@ -1,7 +1,7 @@
 //! The configuration of modules: which keys there are, and how a module reads its own.
 //!
-//! A module states its key as a constant table ([`Key`]): the platform checks names, counts and blocks by it, writes the
-//! reference from it, and hands on nodes that fit. The module turns them into its own type once, at load.
+//! A module states its key as a constant table ([`Key`]). By this table, the platform checks names, counts and blocks,
+//! and writes the reference. It passes the valid nodes to the module, which turns them into its own type once, at load.
 //!
 //! ```
 //! use foregate_module::settings::{Context, FromNode, Key, Node, Problem};
@@ -47,13 +47,13 @@ use crate::steps::Steps;
 pub trait FromNode: Sized + Send + Sync + 'static {
     /// The key; `None` for steps that need none and are always on.
     ///
-    /// The key may be at the top of the file, in a site and in a route. A key that may occur once is taken from
-    /// the innermost of these; one that may occur several times is taken from all, the outermost first. `KEY #false`
-    /// turns off the inherited ones. Every key takes `when="EXPRESSION"` and `dry-run=#true` besides its own
-    /// properties, unless it may occur several times: then the module gives each node its own meaning.
+    /// The key may be at the top of the file, in a site and in a route. If the key may occur only once, the innermost
+    /// node is used; if it may occur several times, all nodes are used, the outermost first. `KEY #false` turns off the
+    /// inherited nodes. Every key also has the properties `when="EXPRESSION"` and `dry-run=#true`. The exception is a key
+    /// that may occur several times: the module itself then gives each node its meaning.
     const KEY: Option<&'static Key>;
 
-    /// Reads the nodes: one, or any number for a key that may occur several times. They fit the table.
+    /// Reads the nodes: one, or any number if the key may occur several times. They have been checked against the table.
     ///
     /// # Errors
     ///
@@ -82,12 +82,11 @@ pub trait Context {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or has more than `limit` bytes.
+    /// The file cannot be read, or has more than `limit` bytes.
     fn file(&mut self, path: &Argument, limit: usize) -> Result<Arc<[u8]>, Problem>;
 
-    /// The files that a pattern with `*` and `?` names, each as a path that [`file`](Self::file) takes in place of the
-    /// argument's text, in the order of their names. A path without wildcards is given back whether there is such a file or
-    /// not.
+    /// The files that match a pattern with `*` and `?`, sorted by name. Each is a path for [`file`](Self::file), to be
+    /// used in place of the argument's text. A path without wildcards is returned even if there is no such file.
     ///
     /// # Errors
     ///
@@ -107,8 +106,8 @@ pub trait Context {
         Err(path.wrong("log files are not written here"))
     }
 
-    /// Warns of a valid setting that does not have its apparent effect, when the configuration is loaded or checked.
-    /// By default the warning is dropped.
+    /// Warns, when the configuration is loaded or checked, of a valid setting that does not have its apparent effect.
+    /// Default: the warning is dropped.
     fn warn(&mut self, _: Problem) {}
 
     /// The time of reading, in seconds since the start of 1970, UTC: for settings that can expire.
@@ -121,7 +120,7 @@ pub trait Context {
     ///
     /// # Errors
     ///
-    /// A mistake in it, or a part that is not known in that phase.
+    /// The expression is invalid, or refers to something that is not known in that phase.
     fn condition(&mut self, text: &Argument, phase: PhaseId) -> Result<Arc<dyn Condition>, Problem>;
 
     /// An expression of any type, to be evaluated in `phase`.
@@ -145,11 +144,11 @@ pub trait Context {
     /// There is no such module.
     fn steps(&mut self, name: &Argument) -> Result<Steps, Problem>;
 
-    /// The steps of a name, for a step that skips them when it runs itself: `after` is its name.
+    /// The steps of the name `name`, for the step `after`, which skips them when it runs.
     ///
     /// # Errors
     ///
-    /// As [`steps`](Self::steps); or the module has already acted before that step runs.
+    /// As [`steps`](Self::steps); or the steps of that name run before `after`, so that it could not skip them.
     fn steps_after(&mut self, name: &Argument, after: &str) -> Result<Steps, Problem> {
         let _ = after;
         self.steps(name)

@@ -21,7 +21,7 @@ pub struct Place {
     pub length: u32,
 }
 
-/// A mistake in the configuration, and further ones that were found with it.
+/// A mistake in the configuration, and further mistakes that were found together with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where it is.
@@ -30,11 +30,11 @@ pub struct Problem {
     pub message: String,
     /// A suggestion.
     pub help: Option<String>,
-    /// Mistakes elsewhere, which have no further mistakes themselves. See [`and`](Self::and).
+    /// Mistakes at other places, each with an empty list `further`. See [`and`](Self::and).
     pub further: Vec<Problem>,
 }
 
-/// The most further mistakes that are kept with one. Those beyond are not reported.
+/// The most further mistakes that one [`Problem`] holds. Any more are not reported.
 pub const FURTHER_LIMIT: usize = 1000;
 
 impl Problem {
@@ -43,8 +43,9 @@ impl Problem {
         Self { place, message: message.into(), help: None, further: Vec::new() }
     }
 
-    /// This mistake with another one, up to [`FURTHER_LIMIT`]. With [`together`](super::together) and [`each`](super::each),
-    /// a module reports all mistakes at once, so that a user does not have to fix one to see the next.
+    /// Adds another mistake to this one, up to [`FURTHER_LIMIT`]. With [`together`](super::together) and
+    /// [`each`](super::each), a module reports all mistakes at once, so that a user does not have to fix one mistake to
+    /// see the next.
     #[must_use]
     pub fn and(mut self, mut other: Self) -> Self {
         let further = core::mem::take(&mut other.further);
@@ -84,7 +85,7 @@ impl Argument {
         Problem { help: wrong.help, ..Problem::new(self.place, wrong.message) }
     }
 
-    /// A problem with it, in a sentence.
+    /// A problem at this argument, described by a sentence.
     pub fn wrong(&self, message: impl Into<String>) -> Problem {
         Problem::new(self.place, message)
     }
@@ -138,7 +139,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is none of them.
+    /// The argument is none of these words.
     pub fn choice<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Problem> {
         value::choose(&self.scalar, words).map_err(|wrong| self.problem(wrong))
     }
@@ -147,7 +148,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is no text, or invalid; `expected` describes valid texts.
+    /// The argument is no text, or an invalid one; `expected` describes the valid texts.
     pub fn parse<T: core::str::FromStr>(&self, expected: &str) -> Result<T, Problem> {
         self.text()?.parse().map_err(|_| self.wrong(format!("expected {expected}")))
     }
@@ -168,7 +169,7 @@ impl Hash for Argument {
     }
 }
 
-/// A node of the configuration. Two are equal when they say the same, wherever they stand.
+/// A node of the configuration. Two nodes with the same content are equal, regardless of their places.
 #[derive(Debug, Clone)]
 pub struct Node {
     name: Box<str>,
@@ -225,7 +226,7 @@ impl Node {
         &self.args
     }
 
-    /// For keys that are on by their name alone, or by `#true`. A single `#false` is handled by the platform.
+    /// Checks a key that is turned on by its name alone, or by `#true`. The platform handles a single `#false`.
     ///
     /// # Errors
     ///
@@ -269,17 +270,17 @@ impl Node {
         &self.children
     }
 
-    /// The first node of this name in its block.
+    /// The first node of this name in this node's block.
     pub fn child(&self, name: &str) -> Option<&Node> {
         self.children.iter().find(|child| *child.name == *name)
     }
 
-    /// All nodes of this name in its block.
+    /// All nodes of this name in this node's block.
     pub fn children_named<'n>(&'n self, name: &'n str) -> impl Iterator<Item = &'n Node> {
         self.children.iter().filter(move |child| *child.name == *name)
     }
 
-    /// Returns true if it only turns off an inherited key: `NAME #false`.
+    /// Returns true if the node only turns off an inherited key: `NAME #false`.
     pub fn turns_off(&self) -> bool {
         matches!(&*self.args, [argument] if argument.scalar.kind == ScalarKind::Bool(false))
             && self.props.is_empty()

@@ -5,7 +5,7 @@
 pub struct Block {
     /// The keys.
     pub keys: &'static [Key],
-    /// Names that are reserved for later versions. They are refused, not ignored.
+    /// Names that are reserved for later versions. A configuration that uses one is refused.
     pub later: &'static [&'static str],
 }
 
@@ -22,16 +22,16 @@ pub struct Key {
     pub props: &'static [Prop],
     /// Its block, if it has one.
     pub block: Option<&'static Block>,
-    /// Set if it may occur several times.
+    /// Set if the key may occur several times.
     pub many: bool,
     /// Set if it is required.
     pub required: bool,
-    /// The default, as it would be written after the name; empty if it needs words.
+    /// The default, as it would be written after the name; empty if [`otherwise`](Self::otherwise) describes it in words.
     pub default: &'static str,
     /// The default in words.
     pub otherwise: &'static str,
-    /// Properties that hold a secret, which no message shows; an empty name stands for the
-    /// arguments, which are easily mixed up.
+    /// The properties that hold a secret, which no message shows. An empty name stands for all arguments, because users
+    /// easily confuse their order.
     pub secrets: &'static [&'static str],
     /// An example line, with another value than the default.
     pub example: &'static str,
@@ -116,37 +116,37 @@ impl Key {
         Self { otherwise, ..self }
     }
 
-    /// The key with `least` to `most` arguments.
+    /// Sets the number of arguments: `least` to `most`.
     #[must_use]
     pub const fn args(self, least: u8, most: u8) -> Self {
         Self { args: (least, most), ..self }
     }
 
-    /// The key with a block.
+    /// Sets the block.
     #[must_use]
     pub const fn with(self, block: &'static Block) -> Self {
         Self { block: Some(block), ..self }
     }
 
-    /// With properties.
+    /// Sets the properties.
     #[must_use]
     pub const fn props(self, props: &'static [Prop]) -> Self {
         Self { props, ..self }
     }
 
-    /// With secrets in these properties, or among the arguments where the name is empty.
+    /// Marks these properties as secrets; an empty name marks the arguments.
     #[must_use]
     pub const fn secrets(self, secrets: &'static [&'static str]) -> Self {
         Self { secrets, ..self }
     }
 
-    /// The key, which may occur several times.
+    /// Lets the key occur several times.
     #[must_use]
     pub const fn many(self) -> Self {
         Self { many: true, ..self }
     }
 
-    /// The key, which must be present.
+    /// Makes the key required.
     #[must_use]
     pub const fn required(self) -> Self {
         Self { required: true, ..self }

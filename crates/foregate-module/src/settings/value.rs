@@ -8,7 +8,7 @@ use core::ops::RangeInclusive;
 use core::str::Utf8Error;
 use core::time::Duration;
 
-/// The kind of a value; numbers are kept as they are written, so that none loses digits.
+/// The kind of a value. Numbers are kept as text, so that they lose no digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScalarKind {
     /// A string.
@@ -31,7 +31,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// Without advice.
+    /// An error without a suggestion.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None }
     }
@@ -60,7 +60,7 @@ pub fn string<'v>(value: &'v Scalar<'_>) -> Result<&'v str, Wrong> {
     }
 }
 
-/// The text of a file, without a byte-order mark: it is invisible, and would be part of the first entry.
+/// The text of a file, without a byte-order mark. The mark is invisible, and would become part of the first entry.
 ///
 /// # Errors
 ///
@@ -85,16 +85,16 @@ pub fn boolean(value: &Scalar<'_>) -> Result<bool, Wrong> {
     }
 }
 
-/// Returns true if a text is one of the words with which other programs turn something off.
+/// Returns true if a text is a word by which other programs turn something off, such as `off` or `none`.
 pub fn is_off(text: &str) -> bool {
     matches!(text, "off" | "no" | "false" | "none" | "disable" | "disabled")
 }
 
-/// A whole number, as `10_000` or `"10000"`.
+/// A whole number, such as `10_000` or `"10000"`.
 pub fn number(value: &Scalar<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
     let wanted = || Wrong::new(format!("expected a whole number from {} to {}", range.start(), range.end()));
     match value.kind {
-        // A reference to the environment is a text.
+        // The value of an environment variable is a string.
         ScalarKind::Number | ScalarKind::String => {
             integer(&value.text).filter(|number| range.contains(number)).ok_or_else(wanted)
         }
@@ -169,7 +169,7 @@ pub fn size(value: &Scalar<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong
     };
     let bytes = bytes.ok_or_else(|| {
         let wrong = Wrong::new("this is not a size");
-        // As NGINX and others have it.
+        // NGINX and other servers accept `64k`: suggest `64KiB`.
         let near = value
             .text
             .strip_suffix(['k', 'K', 'm', 'M', 'g', 'G'])
@@ -215,7 +215,7 @@ pub fn show_size(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// The value that a word stands for.
+/// The value that `words` assigns to a word.
 pub fn choose<T: Copy>(value: &Scalar<'_>, words: &[(&str, T)]) -> Result<T, Wrong> {
     let known = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
     let found = words.iter().find(|(word, _)| value.kind == ScalarKind::String && *word == value.text);
@@ -231,7 +231,7 @@ pub fn choose<T: Copy>(value: &Scalar<'_>, words: &[(&str, T)]) -> Result<T, Wro
     })
 }
 
-/// The word among the known ones that another name stands for, or the same one in other letters.
+/// The known word that a text probably means: the text is another name of the word, or differs from it only in case.
 fn meant<'w>(text: &str, mut known: impl Iterator<Item = &'w str> + Clone) -> Option<&'w str> {
     /// Other names of words that settings choose from.
     const NAMES: &[(&str, &str)] = &[

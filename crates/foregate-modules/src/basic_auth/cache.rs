@@ -1,4 +1,4 @@
-//! Credentials that were verified lately, so that not each request pays for the hash.
+//! A cache of recently verified credentials, so that only the first request with them pays for the slow hash.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -8,17 +8,17 @@ use portable_atomic::AtomicU128;
 
 use super::Credentials;
 
-/// Entries; a power of two. 16 KiB.
+/// The number of entries, a power of two. They take 16 KiB.
 const ENTRIES: usize = 1024;
-/// Entries in which credentials may stand.
+/// The number of entries that are possible places for the same credentials.
 const WAYS: usize = 4;
 
-/// A set of verified credentials, of fixed size. It holds no passwords: only 128 bits of an HMAC under a random number of its own,
-/// of 64 bits. Only verified credentials are added, so a client without a password cannot evict others. It lives as long as the
-/// settings: a change of users or hashes starts a new one.
+/// A set of verified credentials, of fixed size. It holds no passwords, only 128 bits of an HMAC of each; the key of
+/// the HMAC is a random number of 64 bits. Only verified credentials are added, so a client without a password cannot
+/// evict others. The set lives as long as the settings: a change of users or hashes starts with an empty set.
 pub struct Cache {
     entries: Box<[AtomicU128]>,
-    /// 0 until the first use.
+    /// The random key of the HMAC; 0 until the first use.
     seed: AtomicU64,
 }
 
@@ -39,7 +39,7 @@ impl Cache {
     pub fn insert(&self, credentials: &Credentials, random: u64) {
         let tag = self.tag(credentials, random);
         let empty = self.places(tag).find(|place| self.entries[*place].load(Ordering::Relaxed) == 0);
-        // Which one goes when all are taken is as good as random.
+        // If all places are taken, some bits of the tag choose the entry to replace, which is as good as random.
         let taken = self.places(tag).nth((tag >> 64) as usize % WAYS);
         if let Some(place) = empty.or(taken) {
             self.entries[place].store(tag, Ordering::Relaxed);
@@ -58,11 +58,11 @@ impl Cache {
             Err(seed) => seed,
         };
         let key = hmac::Key::new(hmac::HMAC_SHA256, &seed.to_be_bytes());
-        // User and password, with the colon that no user name has.
+        // User, colon and password: unambiguous, because no user name has a colon.
         let tag = hmac::sign(&key, &credentials.text);
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&tag.as_ref()[..16]);
-        // Never 0, which is an empty entry.
+        // Never 0, because 0 marks an empty entry.
         u128::from_be_bytes(bytes).max(1)
     }
 }

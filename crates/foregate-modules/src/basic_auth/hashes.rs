@@ -1,4 +1,4 @@
-//! Hashes of passwords, as they stand in files.
+//! Hashes of passwords, in the formats of `htpasswd` files.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -28,16 +28,16 @@ pub enum Hash {
     Argon2(Box<str>),
     /// SHA-512-crypt: `$6$`.
     Sha512(Box<str>),
-    /// The SHA-256 digest of a password that the configuration has in the clear, as
+    /// The SHA-256 digest of a password that the configuration contains in clear text, as
     /// `plain:PASSWORD`.
     Plain([u8; 32]),
 }
 
 impl Hash {
-    /// Reads a hash. The error message never contains it.
+    /// Reads a hash. The error message never contains the hash.
     pub fn read(text: &str) -> Result<Self, String> {
         if let Some(password) = text.strip_prefix("plain:") {
-            // An environment variable that was not set, most likely.
+            // Most likely an environment variable is not set.
             if password.is_empty() {
                 return Err("the password is empty".into());
             }
@@ -75,7 +75,7 @@ impl Hash {
         matches!(self, Self::Plain(_))
     }
 
-    /// Verifies a password, in a time that does not depend on it.
+    /// Verifies a password. The time does not depend on the password.
     pub fn fits(&self, password: &[u8]) -> bool {
         match self {
             Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),

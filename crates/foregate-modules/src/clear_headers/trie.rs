@@ -1,15 +1,16 @@
 //! A set of field names, exact and by prefix, that answers for a whole head in the time of a few comparisons.
 //!
-//! Exact names of 8 to 32 bytes have a place of their own in a small table, by a hash of their first and last eight bytes, and are
-//! compared once. Others, and those with a collision, are in one trie per length. A node
-//! does not walk the name byte by byte: it reads the two positions that distinguish its names best, and skips the rest, so that
-//! nearly all names are decided at its first node. Five bits of these bytes (which are the same for `A` and `a`) select one of 32 links. The entry behind the link is compared once,
-//! eight bytes at a time, each word with a mask of the bits in which letters may differ in case. Nothing is allocated and
-//! nothing is copied.
+//! An exact name of 8 to 32 bytes has its own place in a small table, by a hash of its first and last eight bytes,
+//! and is compared once. Names of other lengths, and names whose hashes collide, are in one trie per length. A lookup
+//! does not walk the name byte by byte: a node reads only the two positions that distinguish its names best, so the
+//! first node decides about nearly all names. Five bits of these two bytes (which are the same for `A` and `a`)
+//! select one of 32 links. The entry behind the link is compared once, eight bytes at a time, with a mask of the bits
+//! in which upper and lower case letters differ. A lookup allocates nothing and copies nothing.
 //!
-//! Prefixes are in an ordinary trie with compressed paths, behind a mask of their first bytes.
+//! Prefixes are in an ordinary trie with compressed paths. A mask of their first bytes excludes most names before it.
 //!
-//! `_` counts as `-`, because CGI programs do not distinguish them. Members are kept with `-`; the few names with `_` are looked up in that spelling.
+//! `_` counts as `-`, because CGI programs do not distinguish them. Members are stored with `-`; a name with `_`,
+//! which is rare, is respelt with `-` and looked up again.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,16 +24,17 @@ pub const NAMES_LIMIT: usize = 8192;
 /// A set of names and prefixes, without regard to case; `_` counts as `-`.
 #[derive(Debug, Clone, Default)]
 pub struct NameSet {
-    /// For each length, the root of its trie; 0 is a node without links.
+    /// For each length of a name, the root of the trie; 0 is a node without links.
     lengths: Vec<u16>,
     nodes: Vec<Node>,
-    /// The words of all names, those of one name one after the other.
+    /// The words of all names; the words of one name are adjacent.
     words: Vec<Word>,
-    /// For the first word of a leaf, the number of further names that end in it; nearly always none.
+    /// For the first word of a leaf, the number of further names in that leaf; nearly always 0.
     more: Vec<u16>,
-    /// By the hash of a name of 8 to 32 bytes, the first word of the one member that has it; [`ASK`] where there are several.
+    /// By the hash of a name of 8 to 32 bytes, the first word of the only member with this hash; [`ASK`] if several have
+    /// it.
     direct: Direct,
-    /// The multiplier of hashes.
+    /// The multiplier of the hash function of `direct`.
     times: u64,
     prefixes: Prefixes,
 }
@@ -47,14 +49,14 @@ impl Default for Direct {
     }
 }
 
-/// Places of the direct table, as a power of two: 4 KiB.
+/// The size of the direct table as a power of two: 2048 entries, 8 KiB.
 const DIRECT_BITS: u32 = 11;
 /// How many hash functions are tried to find one without collisions.
 const TRIES: u64 = 512;
-/// The trie has to say whether the name is a member.
+/// An entry of the direct table: the trie has to be searched.
 const ASK: u32 = u32::MAX;
 
-/// The place of a name of 8 to 32 bytes, by its first and its last eight. Upper and lower case have the same.
+/// The place of a name of 8 to 32 bytes, from its first and its last eight bytes. The case of letters does not matter.
 #[inline(always)]
 fn place(first: u64, last: u64, times: u64) -> usize {
     const CASE: u64 = 0x2020_2020_2020_2020;
@@ -62,8 +64,8 @@ fn place(first: u64, last: u64, times: u64) -> usize {
     (mixed.wrapping_mul(times) >> (64 - DIRECT_BITS)) as usize
 }
 
-/// A link of a trie: to a node, or to a leaf, with the number of its first word. A missing link is
-/// [`Link::NOWHERE`], a leaf that equals no name: a comparison costs less than a mispredicted
+/// A link of a trie: the number of a node, or the number of a leaf's first word. A missing link is
+/// [`Link::NOWHERE`], a leaf that equals no name: comparing with it costs less than a mispredicted
 /// branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Link(u32);
@@ -71,7 +73,7 @@ struct Link(u32);
 impl Link {
     const NOWHERE: Self = Self(0);
     const NODE: u32 = 1 << 31;
-    /// More than one name ends in the leaf.
+    /// The flag of a link to a leaf that has more than one name.
     const SHARED: u32 = 1 << 30;
 
     fn leaf(word: usize, names: usize) -> Self {
@@ -79,14 +81,15 @@ impl Link {
     }
 }
 
-/// Looks at two bytes, and continues at a child that is selected by five bits of their sum. Upper and lower case differ in none of these.
+/// A node reads two bytes of a name; five bits of their sum select the child to continue with. These bits are the
+/// same for upper and lower case.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     links: [Link; 32],
     look: Look,
 }
 
-/// At which bytes, and how often the second one counts.
+/// The positions of the two bytes, and the factor of the second byte in their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Look {
     first: u8,
@@ -108,7 +111,7 @@ impl Look {
 
     /// The position that distinguishes names of one length best.
     fn best(names: &[&[u8]]) -> Self {
-        /// How many positions are tried with each other: those that tell names apart best by themselves.
+        /// The number of positions that are tried in pairs: the ones that distinguish the names best when used alone.
         const POSITIONS: usize = 12;
         let length = names.first().map_or(0, |name| name.len());
         let mut single: Vec<Self> =
@@ -144,7 +147,7 @@ struct Word {
 }
 
 impl NameSet {
-    /// A set of exact names and of prefixes. Empty ones, and those beyond [`LENGTH_LIMIT`], are no members.
+    /// A set of exact names and of prefixes. Empty ones, and those longer than [`LENGTH_LIMIT`], are left out.
     ///
     /// Returns `None` if there are more than [`NAMES_LIMIT`].
     pub fn new<'n>(
@@ -164,7 +167,7 @@ impl NameSet {
         if names.len() + prefixes.len() > NAMES_LIMIT {
             return None;
         }
-        // No byte with a bit of 0x20 set is zero.
+        // This word equals none: a byte that has the bit 0x20 set is never zero.
         let nowhere = Word { bytes: 0, letters: 0x2020_2020_2020_2020 };
         let mut set = Self {
             prefixes: Prefixes::new(&prefixes),
@@ -189,7 +192,7 @@ impl NameSet {
         self.nodes.len() < 2 && self.prefixes.nodes.is_empty()
     }
 
-    /// Returns true if a name is a member, or begins with a prefix that is one.
+    /// Returns true if a name is a member, or begins with a prefix of the set.
     #[inline(always)]
     pub fn contains(&self, name: &[u8]) -> bool {
         if may_have_underscore(name) {
@@ -206,7 +209,7 @@ impl NameSet {
         for (to, from) in spelt.iter_mut().zip(name) {
             *to = respelt(*from);
         }
-        // A name longer than any member can still begin with one.
+        // A name that is longer than any member can still begin with a prefix of the set.
         let start = spelt.get(..name.len()).unwrap_or(&spelt);
         (start.len() == name.len() && self.contains_exact(start)) || self.prefixes.begin(start)
     }
@@ -218,14 +221,14 @@ impl NameSet {
             if entry != ASK {
                 let word = (entry & 0xffff) as usize;
                 let words = self.words.get(word..).and_then(|words| words.first_chunk::<4>());
-                // NameSet of different lengths can have the same words.
+                // Names of different lengths can have the same words, so the lengths are compared, too.
                 return words.is_some_and(|words| are(found, words) & (entry >> 16 == name.len() as u32));
             }
         }
         self.contains_slowly(name)
     }
 
-    /// By the trie.
+    /// The lookup in the trie.
     #[inline(never)]
     fn contains_slowly(&self, name: &[u8]) -> bool {
         let mut number = usize::from(self.lengths.get(name.len()).copied().unwrap_or_default());
@@ -243,7 +246,7 @@ impl NameSet {
         }
     }
 
-    /// Looks a name up among names that no node distinguishes, such as `a-b` and `amb`.
+    /// Looks a name up in a leaf with several names that no node can distinguish, such as `a-b` and `amb`.
     #[cold]
     fn any_of(&self, name: &[u8], word: usize) -> bool {
         let each = words(name).len();
@@ -252,7 +255,8 @@ impl NameSet {
             .any(|number| self.words.get(word + number * each..).is_some_and(|words| same(name, words)))
     }
 
-    /// Gives each name of 8 to 32 bytes its place in the direct table, by the hash with which most have one of their own.
+    /// Gives each name of 8 to 32 bytes its place in the direct table. Of several hash functions, the one with the fewest
+    /// collisions is used.
     fn place_all(&mut self, names: &[Vec<u8>]) {
         let ends: Vec<(u64, u64, u32)> = names
             .iter()
@@ -280,14 +284,14 @@ impl NameSet {
             if shared < best {
                 (best, self.direct, self.times) = (shared, direct, times);
             }
-            // Of many names some share their place with every hash.
+            // With so many names, every hash function has collisions: do not try more of them.
             if best == 0 || ends.len() > 1 << (DIRECT_BITS - 2) {
                 return;
             }
         }
     }
 
-    /// The first word of a member of 8 to 32 bytes, unless the trie does not tell it from another.
+    /// The first word of a member of 8 to 32 bytes; `None` if the member shares its leaf with another.
     fn leaf_of(&self, name: &[u8]) -> Option<usize> {
         let mut number = usize::from(*self.lengths.get(name.len())?);
         loop {
@@ -310,7 +314,7 @@ impl NameSet {
             let below: Vec<&[u8]> = names.iter().copied().filter(|name| look.at(name) == Some(at)).collect();
             self.nodes[number].links[at] = match below.len() {
                 0 => Link::NOWHERE,
-                // Some names differ only where no look can see it.
+                // Some names differ only in bits that no [`Look`] reads; they share a leaf.
                 count if count == 1 || Look::best(&below).spread(&below) < 2 => self.grow_leaf(&below),
                 _ => Link(Link::NODE | u32::from(self.grow(&below))),
             };
@@ -332,9 +336,9 @@ impl NameSet {
     }
 }
 
-/// The words of a name, each of eight bytes. Up to 32 bytes there are always four, which overlap, so that comparing has
-/// no loop with an unpredictable end; beyond, there are as many as are needed. A name of less than eight bytes has one,
-/// in which bytes may occur twice.
+/// The words of a name, each of eight bytes. A name of 8 to 32 bytes always has four words, which overlap, so that the
+/// comparison has no loop with an unpredictable end. A longer name has as many words as it needs. A name of less than
+/// eight bytes has one word, in which bytes may occur twice.
 fn words(name: &[u8]) -> Vec<u64> {
     if name.len() < 8 {
         return Vec::from([short_word(name)]);
@@ -365,13 +369,13 @@ fn four_words(name: &[u8]) -> Option<[u64; 4]> {
     Some([u64::from_le_bytes(*first), word(second), word(third), u64::from_le_bytes(*last)])
 }
 
-/// A byte of a name, where `_` counts as `-`.
+/// A byte of a name; `_` becomes `-`.
 fn respelt(byte: u8) -> u8 {
     if byte == b'_' { b'-' } else { byte }
 }
 
-/// Returns true if a name contains a `_`, and for some bytes that no name has. Of the bytes of names, only `_` has all of its lower five bits set, so
-/// that adding one to them changes another bit.
+/// Returns true if a name contains a `_` (or certain bytes that cannot occur in a name). Of the bytes that can, only
+/// `_` has its lower five bits all set, so only there adding one carries into a higher bit.
 #[inline(always)]
 fn may_have_underscore(name: &[u8]) -> bool {
     const LOWER: u64 = 0x1f1f_1f1f_1f1f_1f1f;
@@ -399,7 +403,7 @@ fn short_word(name: &[u8]) -> u64 {
     }
 }
 
-/// Returns true if a name equals the one with the words from here on. Their lengths are known to be equal.
+/// Returns true if a name equals the member whose words start at this index. The lengths must be equal.
 #[inline(always)]
 fn same(name: &[u8], words: &[Word]) -> bool {
     match (four_words(name), words.first_chunk()) {
@@ -416,7 +420,7 @@ fn are(found: [u64; 4], words: &[Word; 4]) -> bool {
     differ(0) | differ(1) | differ(2) | differ(3) == 0
 }
 
-/// The comparison for names of less than 8, or more than 32 bytes.
+/// The comparison for names of less than 8 or more than 32 bytes.
 #[inline(never)]
 fn same_odd(name: &[u8], words: &[Word]) -> bool {
     if name.len() < 8 {
@@ -432,7 +436,7 @@ fn same_odd(name: &[u8], words: &[Word]) -> bool {
 /// A trie of prefixes.
 #[derive(Debug, Clone, Default)]
 struct Prefixes {
-    /// The lower five bits of their first bytes.
+    /// A mask with one bit for each value of the lower five bits of the prefixes' first bytes.
     firsts: u32,
     nodes: Vec<PrefixNode>,
     /// The bytes of all labels, in lower case.
@@ -441,7 +445,7 @@ struct Prefixes {
     children: Vec<(u8, u16)>,
 }
 
-/// A path without a fork, and its continuation.
+/// A node of the trie of prefixes: a path without a fork, and the children after it.
 #[derive(Debug, Clone, Copy)]
 struct PrefixNode {
     /// The start of its label, and the length.
@@ -451,9 +455,9 @@ struct PrefixNode {
 }
 
 impl Prefixes {
-    /// `prefixes` are sorted, in lower case, and not empty.
+    /// Builds the trie. The prefixes must be sorted, in lower case, and not empty.
     fn new(prefixes: &[Vec<u8>]) -> Self {
-        // A prefix that begins with another one is redundant.
+        // A prefix that begins with another prefix is redundant.
         let mut kept: Vec<&[u8]> = Vec::new();
         for prefix in prefixes {
             if !kept.last().is_some_and(|last| prefix.starts_with(last)) {
@@ -472,7 +476,7 @@ impl Prefixes {
 
     fn grow(&mut self, prefixes: &[&[u8]]) -> u16 {
         let (Some(first), Some(last)) = (prefixes.first(), prefixes.last()) else { return 0 };
-        // Sorted: a common prefix of the first and the last is common to all.
+        // The prefixes are sorted, so the first bytes that the first and the last have in common are common to all.
         let common = first.iter().zip(*last).take_while(|(a, b)| a == b).count();
         let number = self.nodes.len();
         let label = (self.labels.len() as u32, common as u8);
@@ -493,7 +497,7 @@ impl Prefixes {
         number as u16
     }
 
-    /// Returns true if one of the prefixes begins a name.
+    /// Returns true if a name begins with one of the prefixes.
     #[inline(always)]
     fn begin(&self, name: &[u8]) -> bool {
         let first = name.first().copied().unwrap_or_default();

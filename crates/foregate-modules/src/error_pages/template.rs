@@ -1,4 +1,4 @@
-//! Texts with tokens in braces.
+//! Templates: texts with tokens in braces.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,11 +13,11 @@ const TOKEN_LENGTH: usize = 32;
 /// How long the short form of a request id is, bytes.
 const RAY: usize = 16;
 
-/// The meaning of tokens.
+/// The values of tokens.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'r> {
     pub status: u16,
-    /// The kind of the error that the proxy tells; empty for any other.
+    /// The kind of an error of the proxy; empty for any other error.
     pub error: &'r str,
     pub host: &'r [u8],
     pub path: &'r [u8],
@@ -26,10 +26,10 @@ pub(super) struct Facts<'r> {
     pub trace_id: &'r [u8],
 }
 
-/// How values are written, so that none can become a part of the page's language.
+/// The escaping of values, so that no value can become markup or code of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Escape {
-    /// As text or the value of an attribute.
+    /// Values are escaped for text and for attributes of HTML.
     Html,
     /// Values are inserted into a JSON string.
     Json,
@@ -37,7 +37,7 @@ pub(super) enum Escape {
     Plain,
 }
 
-/// The bytes that do not stand for themselves in HTML.
+/// The bytes that have to be escaped or left out in HTML.
 static SPECIAL: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -76,7 +76,7 @@ impl Escape {
                         Some(b'>') => out.extend_from_slice(b"&gt;"),
                         Some(b'"') => out.extend_from_slice(b"&quot;"),
                         Some(b'\'') => out.extend_from_slice(b"&#39;"),
-                        // A control.
+                        // Control characters are left out.
                         _ => {}
                     }
                     rest = special.get(1..).unwrap_or_default();
@@ -132,12 +132,12 @@ enum TemplatePart {
     Token(Token),
 }
 
-/// A text, cut at its tokens. Braces around anything else stay as they are: pages are full of them.
+/// A text, split at its tokens. Braces around anything else stay unchanged, because styles and scripts contain many.
 #[derive(Debug)]
 pub(super) struct PageTemplate {
     parts: Vec<TemplatePart>,
     escape: Escape,
-    /// The bytes of all literals, and some for each token.
+    /// The expected length of the filled text: the bytes of all literals, and some for each token.
     length: usize,
 }
 
@@ -167,13 +167,13 @@ impl PageTemplate {
         Self { length: length.sum(), parts, escape }
     }
 
-    /// Returns true if its values identify one client or one request.
+    /// Returns true if the template has tokens whose values identify a client or a request.
     pub(super) fn is_personal(&self) -> bool {
         let personal = [Token::RequestId, Token::Ray, Token::TraceId, Token::ClientIp];
         self.parts.iter().any(|part| matches!(part, TemplatePart::Token(token) if personal.contains(token)))
     }
 
-    /// The text with the tokens replaced. One without tokens is shared, not copied.
+    /// The text with the tokens replaced. A text without tokens is shared, not copied.
     pub(super) fn fill(&self, facts: &Facts<'_>) -> Text {
         match &*self.parts {
             [] => return Text::EMPTY,
@@ -210,8 +210,8 @@ impl PageTemplate {
     }
 }
 
-/// The first token of a text that is misspelt, with `_` for `-` or in another case, and the right spelling: such a
-/// token is not replaced.
+/// The first misspelt token of a text (with `_` for `-`, or in another case), and its right spelling. A misspelt token
+/// is not replaced.
 pub(super) fn misspelt(text: &[u8]) -> Option<(String, &'static str)> {
     let inner = text.split(|byte| *byte == b'{').skip(1);
     let mut names = inner.filter_map(|rest| {
@@ -227,7 +227,7 @@ pub(super) fn misspelt(text: &[u8]) -> Option<(String, &'static str)> {
     names.find_map(token)
 }
 
-/// The name of a status (RFC 9110, section 15, and its registry); of its class if it has no name.
+/// The name of a status (RFC 9110, section 15, and its registry). A status without a name gets the name of its class.
 fn reason(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",

@@ -1,4 +1,4 @@
-//! An exchange, as expressions ask for it.
+//! The fields of an exchange, as expressions read them.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::pairs::Pairs;
 /// The slots of the values of a pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// Of each added field; `None` for the variables.
+    /// The slot of each added field; `None` for the variables.
     pub(super) added: Vec<Option<u16>>,
     /// The slots of the variables, in the order of their phases.
     pub(super) variables: Vec<u16>,
@@ -31,7 +31,7 @@ pub(super) fn is_of_path(field: FieldId) -> bool {
 pub(super) struct ExchangeFacts<'v> {
     pub(super) view: View<'v>,
     pub(super) numbers: &'v Numbers,
-    /// The reading of the path that is evaluated, if it is not the usual one.
+    /// The reading of the path to evaluate, if it is not the usual one.
     pub(super) path: Option<&'v [u8]>,
 }
 
@@ -44,7 +44,7 @@ impl<'v> ExchangeFacts<'v> {
         self.path.unwrap_or_else(|| self.exchange().path())
     }
 
-    /// A start, the path, and the query if there is one.
+    /// Joins `start`, the path, and the query, if there is one.
     fn with_query(&self, start: &[u8]) -> Cow<'v, [u8]> {
         match (start, self.exchange().query()) {
             (b"", None) => Cow::Borrowed(self.path()),
@@ -53,17 +53,17 @@ impl<'v> ExchangeFacts<'v> {
         }
     }
 
-    /// The value of a field that was added.
+    /// The value of a field that stands for a value of the pipeline.
     fn shown(&self, field: FieldId) -> Option<Shown<'v>> {
         match self.numbers.added.get(field.added()?)? {
             Some(number) => self.view.value(*number),
-            // A later one has all entries of the earlier.
+            // A later value has all entries of the earlier ones, so the latest one is enough.
             None => self.numbers.variables.iter().rev().find_map(|number| self.view.value(*number)),
         }
     }
 
-    /// A field as a whole: where a client sends several of a name, an origin may take any of them, or all. Empty where there
-    /// is none, as at Cloudflare: rules ask for `http.user_agent eq ""`.
+    /// The value of a field. If a client sends several fields of the name, they are joined, because an origin may use any
+    /// of them, or all. Empty if there is none, as in Cloudflare's rules: users write `http.user_agent eq ""`.
     fn request_field(&self, name: &'v str) -> Cow<'v, [u8]> {
         crate::arguments::joined(self.exchange().request_fields(), name).unwrap_or(Cow::Borrowed(b""))
     }
@@ -244,7 +244,7 @@ fn visit_all<'f>(
     texts.try_for_each(|text| visit(Value::Bytes(text)))
 }
 
-/// The values of all fields, or of those of a name.
+/// Visits the values of all fields, or only of the fields with a name.
 fn visit_fields<'f>(
     fields: &'f dyn Fields,
     name: Option<&[u8]>,
@@ -256,7 +256,7 @@ fn visit_fields<'f>(
     }
 }
 
-/// The values of all pairs, or of those of a name.
+/// Visits the values of all pairs, or only of the pairs with a name.
 fn visit_pairs<'f>(
     pairs: Pairs,
     text: &'f [u8],
@@ -276,8 +276,8 @@ fn lower(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(text)
 }
 
-/// The text after the last dot of the last segment; empty without one. A dot at the start of the segment begins no extension: it
-/// hides a file.
+/// The text after the last dot of the last segment; empty without a dot. A dot at the start of the segment marks a
+/// hidden file, and no extension.
 fn extension(path: &[u8]) -> &[u8] {
     let segment = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     match segment.iter().rposition(|byte| *byte == b'.') {
@@ -286,7 +286,7 @@ fn extension(path: &[u8]) -> &[u8] {
     }
 }
 
-/// Path and query of a target, which may have come with scheme and host.
+/// Path and query of a target. Scheme and host are removed, if the target has them.
 fn origin_form(target: &[u8]) -> &[u8] {
     if target.starts_with(b"/") {
         return target;

@@ -1,7 +1,7 @@
-//! Questions about the other paths that an origin may read the request's path as.
+//! Asks the authentication server about other readings of the request's path.
 //!
-//! The server judges a path that it reads in one way, and the origin may read it in another: for `/x/..%2Fadmin`, some serve
-//! `/admin`. So the server is asked about each of these paths, and all must pass.
+//! The server and the origin may read the same path in different ways: for `/x/..%2Fadmin`, some origins serve
+//! `/admin`. So the server is asked about each possible reading, and must allow all of them.
 
 use core::ops::ControlFlow;
 
@@ -31,7 +31,7 @@ const ANSWERS: [&str; MOST] = [
     "forward-auth.answer-6",
 ];
 
-/// The question about the other path with this number.
+/// The question about one of the other paths, by its number.
 #[derive(Debug)]
 pub struct Other<const N: usize>;
 
@@ -95,8 +95,8 @@ pub(super) type ReadingAnswers<'r> = (
     Read<'r, Fetched<Other<4>>>,
 );
 
-/// Each other path with its answer; `None` for a path that was not asked about. The result is `None` if there are too many
-/// paths.
+/// Each other path with its answer; the answer is `None` if the server was not asked about the path. The whole result
+/// is `None` if there are too many paths.
 pub(super) fn each(
     answers: ReadingAnswers<'_>,
 ) -> Option<impl Iterator<Item = (&[u8], Option<&FetchResult>)>> {

@@ -1,4 +1,4 @@
-//! Keys, each bound to its one algorithm: the head of a token only chooses among keys.
+//! Keys. Each key is bound to one algorithm: the head of a token can only choose among the keys.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -10,11 +10,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::Value as Json;
 
-/// The most keys of a set; the others are not looked at.
+/// The most keys of a set; any further keys are ignored.
 const KEYS_MOST: usize = 128;
-/// The most keys that are tried for a token that names none.
+/// The most keys that are tried for a token without a key id.
 const TRIED_MOST: usize = 8;
-/// Bytes of the least and the largest modulus of RSA.
+/// The accepted lengths of an RSA modulus, bytes.
 const MODULUS: core::ops::RangeInclusive<usize> = 256..=1024;
 
 /// An algorithm of RFC 7518 or RFC 8037. There is no `none`.
@@ -60,7 +60,7 @@ impl SignatureAlgorithm {
         ALGORITHMS.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| *name)
     }
 
-    /// The MAC, and the least length of its secret (RFC 7518, section 3.2).
+    /// The MAC algorithm, and the least length of its secret, bytes (RFC 7518, section 3.2).
     fn mac(self) -> Option<(hmac::Algorithm, usize)> {
         match self {
             Self::Hs256 => Some((hmac::HMAC_SHA256, 32)),
@@ -92,7 +92,8 @@ impl SignatureAlgorithm {
     }
 }
 
-/// Returns true if a public key is one for RSA: by its label, or an object identifier of PKCS #1 (RFC 8017, appendix C).
+/// Returns true if a public key is for RSA, as its label or an object identifier of PKCS #1 shows (RFC 8017, appendix
+/// C).
 fn is_rsa(pem: &str, der: &[u8]) -> bool {
     const PKCS_1: [u8; 8] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
     pem.contains("BEGIN RSA ") || der.windows(PKCS_1.len()).any(|bytes| bytes == PKCS_1)
@@ -142,7 +143,7 @@ impl Key {
         let digits: Vec<u8> = body.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         let der = STANDARD.decode(digits).map_err(|_| "the public key is not Base64")?;
         let verifying: &'static dyn signature::VerificationAlgorithm = match algorithm.rsa() {
-            // Anything with a modulus of 2048 bits is longer.
+            // A key with a modulus of 2048 bits would be longer.
             Some(_) if der.len() < *MODULUS.start() && is_rsa(text, &der) => {
                 return Err("an RSA key needs 2048 bits at least".into());
             }
@@ -154,7 +155,7 @@ impl Key {
         Ok(Self { id, algorithm, verifier: Verifier::Public(public) })
     }
 
-    /// A key of a set (RFC 7517); `None` for one that is not for signatures, or not of a kind that is known.
+    /// Reads a key of a set (RFC 7517); `None` for a key that is not for signatures, or is of an unknown kind.
     fn jwk(jwk: &Json, secrets: bool) -> Option<Self> {
         let text = |name: &str| jwk.get(name)?.as_str();
         let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name)?).ok();
@@ -198,7 +199,7 @@ impl Key {
                 let algorithm = SignatureAlgorithm::EdDsa;
                 (algorithm, signature::ParsedPublicKey::new(algorithm.curve()?, bytes("x")?).ok()?)
             }
-            // Without an algorithm a secret could serve any.
+            // A secret must state its algorithm: it could be used with any.
             ("oct", _) if secrets => return Self::secret(stated?, &bytes("k")?, id).ok(),
             _ => return None,
         };
@@ -208,7 +209,7 @@ impl Key {
 
     fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.verifier {
-            // In constant time.
+            // The comparison takes constant time.
             Verifier::Mac(key) => hmac::verify(key, message, signature).is_ok(),
             Verifier::Public(key) => key.verify_sig(message, signature).is_ok(),
         }
@@ -225,7 +226,7 @@ impl Keys {
         self.0.push(key);
     }
 
-    /// Adds those of another set.
+    /// Adds the keys of another set.
     pub fn append(&mut self, mut other: Self) {
         self.0.append(&mut other.0);
     }
@@ -235,19 +236,20 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// Returns true if a token with this id may have been signed with one of them.
+    /// Returns true if one of the keys may have signed a token with this key id.
     pub fn has(&self, id: &str) -> bool {
         self.0.iter().any(|key| key.id.as_deref().is_none_or(|known| known == id))
     }
 
-    /// The usable keys of a set (RFC 7517). Those of kinds that are not known are left out, as section 5 says.
+    /// The usable keys of a set (RFC 7517). Keys of unknown kinds are left out, as section 5 requires.
     pub fn of_set(bytes: &[u8], secrets: bool) -> Result<Self, &'static str> {
         let set: Json = serde_json::from_slice(bytes).map_err(|_| "the set of keys is not JSON")?;
         let keys = set.get("keys").and_then(Json::as_array).ok_or("the set of keys has no `keys`")?;
         Ok(Self(keys.iter().take(KEYS_MOST).filter_map(|key| Key::jwk(key, secrets)).collect()))
     }
 
-    /// Returns true if one of the keys verifies a signature: one for this algorithm, and with this id if both have one.
+    /// Returns true if one of the keys verifies a signature. Only keys for this algorithm are tried; and if both the
+    /// token and a key have an id, the ids must be equal.
     pub fn verify(&self, algorithm: &str, id: Option<&str>, message: &[u8], signature: &[u8]) -> bool {
         let Some(algorithm) = SignatureAlgorithm::of_name(algorithm) else { return false };
         let fits = |key: &&Key| match (&key.id, id) {

@@ -15,7 +15,7 @@ use super::keys::Keys;
 /// The longest token, bytes.
 pub const TOKEN_MOST: usize = 8 * 1024;
 
-/// The reason for refusing a token. For the log: clients learn less.
+/// The reason for refusing a token. It is logged; clients are told less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Longer than [`TOKEN_MOST`].
@@ -26,7 +26,7 @@ pub enum Fault {
     Type,
     /// The token has a critical extension, none of which is supported.
     Critical,
-    /// No key verifies its signature.
+    /// No key verifies the token's signature.
     Signature,
     /// The token has no expiry.
     NoExpiry,
@@ -34,13 +34,13 @@ pub enum Fault {
     Expired,
     /// The token is not yet valid.
     NotYet,
-    /// Another issuer has signed it.
+    /// The token is from an issuer that is not allowed.
     Issuer,
     /// The token is for another audience.
     Audience,
     /// A claim that is required is missing, or has another value.
     Required,
-    /// A claim that is copied cannot stand in a field.
+    /// A claim that is to be copied is no valid field value.
     Unprintable,
 }
 
@@ -67,17 +67,17 @@ impl Fault {
 /// The requirements for a token.
 #[derive(Debug, Default)]
 pub struct Demands {
-    /// One of these types (`typ` of its head), without `application/`; empty: any, or none.
+    /// The accepted types (`typ` in the head), without `application/`. If empty, the token may have any type, or none.
     pub types: Vec<String>,
     /// The allowed issuers; empty: any.
     pub issuers: Vec<String>,
-    /// One of these audiences; empty: the token may name none.
+    /// The accepted audiences, of which the token must name one. If empty, the token must not name any audience.
     pub audiences: Vec<String>,
-    /// Claims that must be there, with one of these values if there are any.
+    /// The required claims, each with its accepted values; without values, any value is accepted.
     pub required: Vec<(String, Vec<String>)>,
-    /// Set if a token must expire.
+    /// Set if a token must have an expiry.
     pub expiry: bool,
-    /// By how much clocks may differ.
+    /// The allowed difference between clocks.
     pub leeway: Duration,
 }
 
@@ -120,7 +120,7 @@ pub fn verify(token: &[u8], keys: &[&Keys], demands: &Demands, now: Now) -> Resu
     if !keys.iter().any(|keys| keys.verify(algorithm, id, message, &signature)) {
         return Err(Fault::Signature);
     }
-    // Only now: claims of unverified tokens are not parsed.
+    // The claims are parsed only after the signature has been verified.
     let claims = object(body)?;
     demands.check(&claims, now)?;
     Ok(claims)
@@ -180,8 +180,8 @@ impl Demands {
     }
 }
 
-/// Returns true if a claim is, or has among its elements, one of these values. With `words`, a text is a list of words (RFC 8693,
-/// section 4.2).
+/// Returns true if a claim equals one of these values, or has an element that does. With `words`, a text counts as a
+/// list of words (RFC 8693, section 4.2).
 fn has_one(claim: &Json, values: &[String], words: bool) -> bool {
     match claim {
         Json::Array(elements) => elements.iter().any(|element| has_one(element, values, false)),
@@ -192,7 +192,7 @@ fn has_one(claim: &Json, values: &[String], words: bool) -> bool {
     }
 }
 
-/// A claim as the value of a field: texts as they are, lists with commas, everything else as JSON.
+/// A claim as the value of a field: texts unchanged, lists separated by commas, everything else as JSON.
 pub fn shown(claim: &Json) -> Cow<'_, str> {
     match claim {
         Json::String(text) => Cow::Borrowed(text),

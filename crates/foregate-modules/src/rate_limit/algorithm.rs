@@ -1,15 +1,16 @@
-//! The arithmetic of limits: whole numbers only, so that nothing is lost by rounding.
+//! The arithmetic of limits. It uses only whole numbers, so that there are no rounding errors.
 
 use super::table::State;
 
 /// The method of counting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitAlgorithm {
-    /// Windows that follow each other; in each as many requests as the limit says.
+    /// Consecutive windows; each of them admits `limit` requests.
     FixedWindow,
-    /// Like a fixed window, but the previous window counts with the share of it that lies within the last window's length.
+    /// Like fixed windows, but a part of the previous window's requests also counts: the fraction of that window that lies
+    /// within the last `window` milliseconds.
     SlidingWindow,
-    /// Tokens come back at an even pace; each request takes one.
+    /// Each request takes a token; tokens are refilled at an even pace.
     TokenBucket,
 }
 
@@ -22,7 +23,7 @@ pub struct RateRule {
     pub limit: u32,
     /// The window, milliseconds; at least 1.
     pub window: u64,
-    /// Requests at once: the tokens of a bucket; the same as `limit` for windows.
+    /// The most requests at once: the size of a token bucket; for windows equal to `limit`.
     pub burst: u32,
 }
 
@@ -31,18 +32,18 @@ pub struct RateRule {
 pub struct Standing {
     /// Set if the request is within the limit. Refused requests do not count.
     pub admitted: bool,
-    /// How many more would be admitted now.
+    /// The number of further requests that would be admitted now.
     pub remaining: u32,
-    /// The time until the window ends or the bucket is full, milliseconds. For an exhausted sliding window: until
-    /// the next request passes, perhaps in the next window.
+    /// The time until the window ends or the bucket is full, milliseconds. For an exhausted sliding window: the time until
+    /// the next request would be admitted, which may be in the next window.
     pub reset: u64,
-    /// When a request would be admitted, milliseconds from now; 0 if this one was.
+    /// The time until a request would be admitted, milliseconds; 0 if this request was admitted.
     pub retry: u64,
 }
 
 impl RateRule {
-    /// Counts a request at `now`. `known` is the state of its key, or the part of the limit that counts as used, in
-    /// 255ths.
+    /// Counts a request at `now`. `known` is the state of its key; for a new key, the part of the limit that counts as
+    /// used, in 255ths.
     pub fn take(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
         match self.algorithm {
             LimitAlgorithm::FixedWindow => self.take_fixed(known, now),
@@ -78,7 +79,8 @@ impl RateRule {
         (Some(State { until: end, first, second: 0, used }), standing)
     }
 
-    /// `until` is the end of the next window, `first` the count of this one, `second` that of the one before.
+    /// `until` is the end of the next window, `first` the count of the current window, `second` the count of the previous
+    /// one.
     fn take_sliding(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
         let window = self.window;
         let end = (now / window + 1) * window;
@@ -91,14 +93,14 @@ impl RateRule {
         let reset = end - now;
         let [limit, wide, left, count, earlier] =
             [self.limit.into(), window.into(), reset.into(), current.into(), before.into()].map(|n: u128| n);
-        // All in units of a request times a millisecond of the window.
+        // Both numbers are in units of requests times milliseconds.
         let (most, weighed) = (limit * wide, earlier * left.min(wide) + count * wide);
         let wait = |count: u128| {
             let wait = if count < limit {
-                // Until the part of the window before has shrunk enough.
+                // The time until the fraction of the previous window has become small enough.
                 left - ((limit - count - 1) * wide / earlier.max(1)).min(left)
             } else {
-                // Until this part of the window, as the previous window, has left enough room.
+                // The time until this window has become the previous one, and its fraction is small enough.
                 left + wide - ((limit - 1) * wide / count.max(1)).min(wide)
             };
             wait.max(1) as u64
@@ -115,8 +117,8 @@ impl RateRule {
         (Some(state), Standing { admitted: true, remaining, reset, retry: 0 })
     }
 
-    /// The generic cell rate algorithm: `until` and `first` say when the bucket will be full, `first` being the part of a
-    /// millisecond, in units of 1/limit. Each request moves that by window/limit.
+    /// The generic cell rate algorithm. `until` and `first` are the time at which the bucket will be full: `until` in
+    /// milliseconds, `first` the fraction in units of 1/limit. Each request moves this time by window/limit.
     fn take_token(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
         let [limit, window, burst] =
             [self.limit.into(), self.window.into(), self.burst.into()].map(|n: u128| n);

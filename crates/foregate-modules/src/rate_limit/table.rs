@@ -1,20 +1,22 @@
 //! The state of keys: a table of fixed size, without locks.
 //!
-//! The table is set-associative: a key's hash selects a set of [`WAYS`] entries, and the key may be in any of them. An entry is one word of 128
-//! bits (fingerprint, state), changed by compare-and-swap, so that no reader sees half of it. The hash takes a secret of the process: an
-//! attacker cannot find out which keys share a set.
+//! The table is set-associative: a key's hash selects a set of [`WAYS`] entries, and the key may be in any of them.
+//! An entry is one word of 128 bits (fingerprint, state). It is changed by compare-and-swap, so that no reader sees
+//! half of a change. The hash depends on a secret of the process, so an attacker cannot find out which keys share a
+//! set.
 //!
 //! # Behaviour beyond its size
 //!
-//! A key that finds its set full of live entries replaces the one that has used up the least of its limit, and
-//! starts with the use of that one, but never more than half. Hence
+//! If a new key finds its set full of live entries, it replaces the entry that has used the smallest part of its
+//! limit. The new key starts with that part counted as used, but never with more than half. Hence
 //!
 //! - a new key always has at least half of its limit, regardless of the number of keys;
-//! - a key that has used up its limit is forgotten before its time only when all other entries of its set have used up theirs as well; it then
-//!   has at most half of its limit again. As clients cannot find out which keys share a set, bringing that about for one key takes about as
-//!   many requests that are let through, within one window, as the table has entries, times half the limit.
+//! - a key that has used up its limit is forgotten early only if all other entries of its set have used up their
+//!   limits as well. Then the key gets at most half of its limit again. Clients cannot find out which keys share a
+//!   set. So to bring this about for one key, an attacker needs about half the limit times the number of the table's
+//!   entries, in admitted requests within one window.
 //!
-//! Two keys of the same set with the same fingerprint share an entry: one pair in 2^32.
+//! Two keys of the same set share an entry if they have the same fingerprint, which is the case for one pair in 2^32.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -28,16 +30,16 @@ pub const WAYS: usize = 8;
 /// Sets of a table: 262,144 entries, 4 MiB.
 pub const SETS: usize = 1 << 15;
 
-/// The largest use that a replaced entry passes on, in 255ths.
+/// The largest used part of a limit that a new key takes over from a replaced entry, in 255ths.
 const INHERITED_MOST: u8 = 127;
 
-/// Bytes of an entry for another process: the number of its set, and its word.
+/// The length of an entry that is passed to another process, bytes: the number of its set, and its word.
 const SAVED_ENTRY: usize = 4 + 16;
 
 const UNTIL_BITS: u32 = 40;
 const COUNT_BITS: u32 = 24;
 
-/// The latest time that an entry tells, milliseconds on the steady clock: 34 years.
+/// The latest time that an entry can hold, milliseconds on the steady clock: 34 years.
 pub const UNTIL_MOST: u64 = (1 << UNTIL_BITS) - 1;
 
 /// The largest count that an entry holds.
@@ -46,11 +48,11 @@ pub const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
 /// The state of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State {
-    /// When it no longer matters: milliseconds on the steady clock, at most [`UNTIL_MOST`].
+    /// The time from which on the entry no longer matters: milliseconds on the steady clock, at most [`UNTIL_MOST`].
     pub until: u64,
     /// A count, at most [`COUNT_MOST`].
     pub first: u32,
-    /// Another.
+    /// A second count, at most [`COUNT_MOST`].
     pub second: u32,
     /// How much of the limit is used up, in 255ths.
     pub used: u8,
@@ -78,7 +80,7 @@ impl State {
     }
 }
 
-/// One cache line pair, so that looking at a set touches no other.
+/// A set fills a pair of cache lines exactly, so that a lookup touches no other line.
 #[repr(align(128))]
 struct Set([AtomicU128; WAYS]);
 
@@ -102,17 +104,17 @@ impl KeyTable {
 
     /// Changes the state of a key, by its hash.
     ///
-    /// `change` gets the state of the key, if there is one, or else the part of the limit that counts as used (in 255ths), and returns
-    /// the new state (`None`: no change) and a result. It is called again when another thread
-    /// was faster. Threads that insert the same key at the same instant while entries of its set are being replaced may
-    /// each insert it; one of the two counts is then lost.
+    /// `change` gets the state of the key, or for a new key the part of the limit that counts as used (in 255ths). It
+    /// returns the new state (`None`: no change) and a result. It is called again if another thread has changed the entry
+    /// meanwhile. If two threads insert the same key at the same instant, while entries of its set are being replaced,
+    /// both may insert it; one of the two counts is then lost.
     pub fn update<T>(
         &self,
         hash: u64,
         now: u64,
         change: impl Fn(Result<State, u8>) -> (Option<State>, T),
     ) -> T {
-        // Never 0, which is an empty entry.
+        // Never 0, because 0 marks an empty entry.
         let fingerprint = ((hash >> 32) as u32).max(1);
         let set = &self.sets[hash as usize & (self.sets.len() - 1)].0;
         loop {
@@ -154,7 +156,9 @@ impl KeyTable {
         }
     }
 
-    /// Adds entries of another process; of a key that both have, the one that counts more. Entries that end after `latest` are none of a limit.
+    /// Adds the entries of another process. If both processes have an entry of a key, the later one remains, and of
+    /// equally late ones the one with the higher count. Entries that end after `latest` are invalid, because no limit
+    /// lasts so long.
     pub fn restore(&self, entries: &[u8], now: u64, latest: u64) {
         let most = self.sets.len() * WAYS;
         for entry in entries.chunks_exact(SAVED_ENTRY).take(most) {
@@ -179,7 +183,8 @@ fn is_live(fingerprint: u32, state: State, now: u64) -> bool {
     fingerprint != 0 && state.until >= now
 }
 
-/// The entry to replace: one that no longer matters, otherwise the one with the least use of its limit, and of several the one that ends first.
+/// The entry to replace: an entry that no longer matters; without such an entry, the one that has used the smallest
+/// part of its limit, and of several equal ones the one that ends first.
 fn least(states: &[(u32, State); WAYS], now: u64) -> usize {
     let rank = |way: &usize| match states[*way] {
         (fingerprint, state) if is_live(fingerprint, state, now) => (1, state.used, state.until),

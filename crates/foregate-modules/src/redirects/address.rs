@@ -16,7 +16,7 @@ pub(super) const WILDCARDS_LIMIT: usize = 9;
 /// The source of a redirect: a path, with or without a host, both normalised as in requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Source<'t> {
-    /// In lower case; empty for any.
+    /// The host in lower case; empty for any host.
     pub(super) host: Cow<'t, str>,
     pub(super) path: &'t str,
 }
@@ -26,7 +26,7 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     ///
-    /// A sentence.
+    /// Returns the error as a sentence.
     pub(super) fn parse(text: &'t str) -> Result<Self, &'static str> {
         if text.contains("://") {
             return Err("a source has no scheme: write the host and the path, `example.com/old`");
@@ -88,8 +88,8 @@ pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The path of a target as a request for it has it (RFC 3986, section 6.2.2): dot segments resolved, slashes merged, letters, digits,
-/// `-`, `.`, `_` and `~` decoded, hexadecimal digits in upper case.
+/// The normal form of a target's path, as in a request for it (RFC 3986, section 6.2.2): dot segments resolved, slashes
+/// merged, letters, digits, `-`, `.`, `_` and `~` decoded, hexadecimal digits in upper case.
 pub(super) fn normal_path(path: &[u8]) -> Cow<'_, [u8]> {
     if !path.contains(&b'%') && !path.windows(2).any(|pair| pair == b"/." || pair == b"//") {
         return Cow::Borrowed(path);
@@ -145,7 +145,7 @@ pub(super) const REFERENCE: &str =
 /// The error for a `$` in a host.
 pub(super) const HOST: &str = "a host has no `$`; variables have no place in a target";
 
-/// The error for a `$` that seems to name something, without a wildcard in the source.
+/// The error for a `$` that seems to begin a variable, if the source has no wildcard.
 pub(super) const VARIABLE: &str = "variables have no place in a target; write `%24` for the character `$`";
 
 /// The suggestion in place of variables.
@@ -158,7 +158,7 @@ pub(super) fn names_variable(text: &str) -> bool {
     text.split('$').skip(1).any(|behind| behind.as_bytes().first().is_some_and(begins))
 }
 
-/// Where a redirect leads to: a path of the same site, or an address with scheme and host. It can stand in a field.
+/// The target of a redirect: a path of the same site, or an address with scheme and host. It is a valid field value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target<'t>(&'t str);
 
@@ -167,7 +167,7 @@ impl<'t> Target<'t> {
     ///
     /// # Errors
     ///
-    /// A sentence.
+    /// Returns the error as a sentence.
     pub(super) fn parse(text: &'t str) -> Result<Self, &'static str> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("a target has no control bytes, so no line breaks either");
@@ -210,7 +210,7 @@ impl<'t> Target<'t> {
     }
 }
 
-/// Sources with wildcards, in the language of routes: `*` is one whole segment, `/**` at the end the rest.
+/// A source with wildcards, as in the paths of routes: `*` stands for one whole segment, `/**` at the end for the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SourcePattern {
     host: Box<str>,
@@ -227,7 +227,7 @@ impl SourcePattern {
     ///
     /// # Errors
     ///
-    /// A sentence.
+    /// Returns the error as a sentence.
     pub(super) fn parse(source: &Source<'_>) -> Result<Option<Self>, &'static str> {
         if !source.path.contains('*') {
             return Ok(None);
@@ -256,29 +256,29 @@ impl SourcePattern {
         Ok(Some(pattern))
     }
 
-    /// A path that it takes, in which each wildcard stands for `sample`.
+    /// A path that the pattern matches, with `sample` in place of each wildcard.
     pub(super) fn sample(&self, sample: &[u8]) -> Vec<u8> {
         let rest = self.rest.then_some(sample);
         let segments = self.segments.iter().map(|segment| segment.as_deref().unwrap_or(sample));
         segments.chain(rest).flat_map(|segment| [b"/", segment].concat()).collect()
     }
 
-    /// The host that it is for; empty for any.
+    /// The host of the pattern; empty for any host.
     pub(super) fn host(&self) -> &str {
         &self.host
     }
 
-    /// Returns true if it matches this path on its own host.
+    /// Returns true if the pattern matches this path. The host is not compared.
     pub(super) fn takes(&self, path: &[u8]) -> bool {
         self.captures(&self.host, path).is_some()
     }
 
-    /// The number of its wildcards.
+    /// The number of the pattern's wildcards.
     pub(super) fn wildcards(&self) -> usize {
         self.segments.iter().filter(|segment| segment.is_none()).count() + usize::from(self.rest)
     }
 
-    /// The text of its wildcards, if it matches this request.
+    /// The text of each wildcard, if the pattern matches this request.
     pub(super) fn captures<'p>(&self, host: &str, path: &'p [u8]) -> Option<Captures<'p>> {
         if !self.host.is_empty() && *self.host != *host {
             return None;
@@ -306,7 +306,7 @@ impl SourcePattern {
     }
 }
 
-/// A target in which the wildcards of a pattern are named: `*` and `**` in their order, or `${1}` by their number.
+/// A target that refers to the wildcards of a pattern: `*` and `**` in their order, or `${1}` by their number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TargetTemplate(Box<[TargetPart]>);
 
@@ -315,7 +315,8 @@ enum TargetPart {
     Text(Box<[u8]>),
     /// The capture with this number, from 0.
     Capture(usize),
-    /// A wildcard within a query, where it is one value: characters that would end the value are percent-encoded.
+    /// A capture within a query, by its number. It is one value there: characters that would end the value are
+    /// percent-encoded.
     Value(usize),
 }
 
@@ -324,7 +325,7 @@ impl TargetTemplate {
     ///
     /// # Errors
     ///
-    /// A sentence.
+    /// Returns the error as a sentence.
     pub(super) fn parse(text: &str, wildcards: usize) -> Result<Self, &'static str> {
         let mut parts = Vec::new();
         // The target with the same text for every wildcard.
@@ -361,7 +362,7 @@ impl TargetTemplate {
         Ok(Self(parts.into()))
     }
 
-    /// Returns true if it names a wildcard.
+    /// Returns true if the target refers to a wildcard.
     pub(super) fn varies(&self) -> bool {
         self.0.iter().any(|part| matches!(part, TargetPart::Capture(_) | TargetPart::Value(_)))
     }
@@ -387,7 +388,8 @@ impl TargetTemplate {
                 }
             }
         }
-        // The captured text may begin with a slash where slashes are kept, and two at the start would name a host.
+        // If a site keeps repeated slashes, the captured text may begin with a slash. Two slashes at the start of a target
+        // would begin a host.
         let slashes = target.iter().take_while(|byte| **byte == b'/').count();
         if slashes > 1 {
             target.drain(1..slashes);
@@ -396,13 +398,13 @@ impl TargetTemplate {
     }
 }
 
-/// `${N}`: the number, and how long it is.
+/// Parses `${N}` at the start of a text: the number, and the length of the whole reference.
 fn reference(text: &str) -> Option<(usize, usize)> {
     let (number, _) = text.strip_prefix("${")?.split_once('}')?;
     Some((number.parse().ok()?, number.len() + 3))
 }
 
-/// Returns true if following text would belong to the scheme or the host.
+/// Returns true if text that follows `before` would belong to the scheme or the host.
 fn is_authority(before: &str) -> bool {
     match before.split_once("://") {
         Some((_, rest)) => !rest.contains(['/', '?', '#']),

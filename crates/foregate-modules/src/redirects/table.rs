@@ -1,7 +1,7 @@
-//! Redirects of exact sources, as many as there are, in little memory.
+//! Very many redirects with exact sources, in little memory.
 //!
-//! All texts stand one after the other in one piece of memory; an entry is 12 bytes, and its place in the hash table
-//! five to eight more.
+//! All texts are in one piece of memory, one after the other. An entry takes 12 bytes, and its place in the hash
+//! table five to eight bytes more.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -24,7 +24,7 @@ const KEEPS_QUERY: u16 = 1 << 15;
 /// The positions of a redirect's texts, and its settings.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Where the host of the source begins; path and target follow.
+    /// The start of the source's host in the texts. The path of the source and the target follow the host.
     start: u32,
     path: u16,
     target: u16,
@@ -40,10 +40,10 @@ pub(super) struct RedirectTarget<'t> {
     pub(super) keeps_query: bool,
 }
 
-/// Why redirects cannot be a table. Numbers are those of [`Builder::add`], from 0.
+/// The reason why redirects cannot be a table. The numbers count the calls of [`Builder::add`], from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TableRefusal {
-    /// The second has the source of the first.
+    /// The second redirect has the same source as the first.
     Duplicate(usize, usize),
     /// The redirect closes a loop.
     Loop(usize),
@@ -101,15 +101,15 @@ impl Builder {
         true
     }
 
-    /// All errors.
+    /// Builds the table.
     ///
     /// # Errors
     ///
-    /// All redirects with a duplicate source; without any, one redirect of each loop.
+    /// Reports all redirects with a duplicate source. If there are none, reports one redirect of each loop.
     pub(super) fn build(self) -> Result<RedirectTable, AllRefused> {
         let places = match self.entries.len() {
             0 => 0,
-            // At most four in five are taken.
+            // At most four fifths of the places are used.
             count => (count + count / 4 + 1).next_power_of_two(),
         };
         let mut table = RedirectTable {
@@ -133,13 +133,14 @@ impl Builder {
 pub(super) struct RedirectTable {
     text: Box<[u8]>,
     entries: Box<[Entry]>,
-    /// The number of an entry, from 1, at the place of its hash or after it; 0 for none. As many as a power of two.
+    /// The hash table: the number of an entry, from 1, at the place of its hash or after it; 0 for a free place. The number
+    /// of places is a power of two.
     places: Box<[u32]>,
     has_hosts: bool,
 }
 
 impl RedirectTable {
-    /// The target for a request. A source with this host comes before one without.
+    /// The target for a request. A source with this host takes precedence over a source without a host.
     pub(super) fn find(&self, host: &str, path: &[u8]) -> Option<RedirectTarget<'_>> {
         let with_host = if self.has_hosts { self.number(host.as_bytes(), path) } else { None };
         let entry = self.entries.get(with_host.or_else(|| self.number(b"", path))?)?;
@@ -150,12 +151,12 @@ impl RedirectTable {
         })
     }
 
-    /// How many there are.
+    /// The number of redirects.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Memory, bytes.
+    /// The memory of the table, bytes.
     pub(super) fn memory(&self) -> usize {
         self.text.len() + size_of_val(&*self.entries) + size_of_val(&*self.places)
     }
@@ -173,13 +174,13 @@ impl RedirectTable {
         self.text.get(from..from + length).unwrap_or_default()
     }
 
-    /// Walks over the places at which a source may be: for each, its number and the entry that is there.
+    /// Walks over the places at which a source may be: for each, its number and the number of its entry.
     fn walk(&self, host: &[u8], path: &[u8]) -> impl Iterator<Item = (usize, Option<usize>)> {
         let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
         hasher.write(host);
         hasher.write(path);
         let (count, start) = (self.places.len(), hasher.finish() as usize);
-        // The count is a power of two, and no place comes twice.
+        // The number of places is a power of two, so the mask keeps the place in range; no place is visited twice.
         (0..count).map(move |step| {
             let place = start.wrapping_add(step) & (count - 1);
             let entry = self.places.get(place).copied().unwrap_or_default();
@@ -220,8 +221,8 @@ impl RedirectTable {
         Ok(())
     }
 
-    /// An entry that leads back to itself. Only targets that are paths are followed: whether an absolute one comes here
-    /// is not known.
+    /// An entry that leads back to itself. Only targets that are paths are followed, because it is not known whether an
+    /// absolute target leads to this site.
     fn circle(&self) -> Option<usize> {
         let follow = |number: usize| {
             let entry = self.entries.get(number)?;
@@ -235,7 +236,8 @@ impl RedirectTable {
             let with_host = if host.is_empty() { None } else { self.number(host, path) };
             with_host.or_else(|| self.number(b"", path))
         };
-        // From which entry each was reached first, from 1. Each has one successor, so each is looked at once.
+        // For each entry, the start of the walk that reached it first, counted from 1. An entry has only one successor, so
+        // each entry is visited once.
         let mut reached = vec![0_u32; self.entries.len()];
         for start in 0..self.entries.len() {
             let mut next = Some(start);

@@ -1,8 +1,8 @@
 //! A page that admits clients which have done some work.
 //!
-//! The page holds a token: its expiry, and a code that only this configuration can make for this client and host. Its
-//! script searches an answer such that the hash of token and answer begins with enough zero bits, and sets a cookie
-//! of both. No state is kept for a client.
+//! The page contains a token: an expiry, and a code that only this configuration can make for this client and host.
+//! The page's script searches for an answer such that the hash of token and answer begins with enough zero bits. It
+//! then sets a cookie with the token and the answer. The proxy keeps no state for a client.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -24,22 +24,22 @@ const PAGE_LIMIT: usize = 256 * 1024;
 /// The shortest key, bytes.
 const KEY_LEAST: usize = 16;
 
-/// How long a cookie may let pass.
+/// The bounds of a cookie's validity.
 const VALID: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(30 * 24 * 3600);
 
 /// The most bits that a client can be asked for: minutes of work.
 const DIFFICULTY_LIMIT: u64 = 24;
 
-/// How many bytes of the code are in a token.
+/// The number of the code's bytes that are in a token.
 const CODE_LENGTH: usize = 16;
 
-/// The longest answer that is looked at, bytes.
+/// The longest accepted answer, bytes.
 const ANSWER_LIMIT: usize = 32;
 
-/// How many cookies of the name are looked at.
+/// The most cookies of the name that are checked.
 const COOKIES_LIMIT: usize = 4;
 
-/// The page without a file.
+/// The default page, for settings without a file.
 const PAGE: &str = include_str!("challenge.html");
 
 /// The settings of one `challenge`.
@@ -48,9 +48,9 @@ pub(super) struct Challenge {
     key: Hmac<Sha256>,
     status: u16,
     cookie: Box<str>,
-    /// Seconds.
+    /// The validity of a cookie, seconds.
     valid: u64,
-    /// Bits.
+    /// The required number of zero bits.
     difficulty: u32,
 }
 
@@ -119,7 +119,7 @@ impl Challenge {
             .any(|value| self.is_answer(value, exchange).is_some())
     }
 
-    /// Something, if the value is one that was made for this client and is not too old.
+    /// Returns `Some` if the value of a cookie was made for this client, and has not expired.
     fn is_answer(&self, value: &[u8], exchange: &dyn Exchange) -> Option<()> {
         let text = core::str::from_utf8(value).ok()?;
         let mut parts = text.split('.');
@@ -147,7 +147,7 @@ impl Challenge {
     pub(super) fn page(&self, exchange: &dyn Exchange) -> Response {
         let ends = exchange.now().unix_seconds() + self.valid;
         let code = self.code(exchange, ends).finalize().into_bytes();
-        // The page's scripts may run whatever the policy of the site says. Nothing else is loosened or narrowed.
+        // The nonce lets the page's scripts run, even if the site's policy forbids scripts. Nothing else is changed.
         let nonce = format!("{:016x}{:016x}", exchange.random(), exchange.random());
         let has_nonce = self.page.iter().any(|part| matches!(part, PagePart::Nonce));
         let mut body = String::new();
@@ -158,7 +158,7 @@ impl Challenge {
                     body.push_str(&ends.to_string());
                     body.push('.');
                     for byte in code.iter().take(CODE_LENGTH) {
-                        // Writing to a text does not fail.
+                        // Writing to a string cannot fail.
                         let _ = write!(body, "{byte:02x}");
                     }
                 }

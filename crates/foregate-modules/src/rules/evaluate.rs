@@ -25,16 +25,16 @@ pub struct Decision {
     pub(super) path: Option<Text>,
     pub(super) query: Option<Text>,
     pub(super) upstream: Option<UpstreamId>,
-    /// The rules of later phases are left out.
+    /// Set if the rules of later phases are left out.
     pub(super) leaves_rules: bool,
 }
 
 /// The decisions so far.
 #[derive(Default)]
 pub(super) struct Evaluation {
-    /// `None` as long as nothing has been decided.
+    /// The decisions; `None` as long as there are none.
     pub(super) decision: Option<Decision>,
-    /// `None` as long as none has been set in this phase.
+    /// The variables; `None` as long as none has been set in this phase.
     pub(super) variables: Option<Variables>,
     pub(super) notes: Vec<Note>,
     pub(super) skipped: Steps,
@@ -42,7 +42,8 @@ pub(super) struct Evaluation {
     pub(super) tallies: Vec<(&'static str, Text)>,
 }
 
-/// Evaluates the rules of a phase, with variables in the value `V`; `before` are those of earlier phases.
+/// Evaluates the rules of a phase. `V` is the value for the phase's variables; `before` are the variables of earlier
+/// phases.
 pub(super) fn evaluate<V: Value<Data = Variables>>(
     group: &PhaseRules,
     view: View<'_>,
@@ -64,8 +65,8 @@ pub(super) fn evaluate<V: Value<Data = Variables>>(
             }
             flow
         });
-        // An origin that reads the path otherwise would be let in by a rule that was made for another one. Rules after the
-        // one after which none counts have not been asked.
+        // An origin may read the path in another way than the rules, so that a request could get around a guarding rule.
+        // Rules after `last` do not count: no rule after it has been carried out.
         if view.doubt() == Doubt::Refuses {
             segment.conditions.each_in_doubt(&conditions_view, &mut |number| {
                 let rule = group.rules.get(segment.first + number);
@@ -84,7 +85,7 @@ pub(super) fn evaluate<V: Value<Data = Variables>>(
 }
 
 impl Evaluation {
-    /// Carries out a rule; breaks if no further rule counts.
+    /// Carries out a rule. Breaks if no later rule may be carried out.
     fn follow<V: Value<Data = Variables>>(
         &mut self,
         rule: &Rule,
@@ -98,7 +99,7 @@ impl Evaluation {
         }
         let mut flow = ControlFlow::Continue(());
         for action in &rule.actions {
-            // A value sees the variables of earlier actions.
+            // The value of a variable may use the variables that earlier actions have set.
             let variables = self.variables.take();
             let seen = variables.as_ref().map_or(view, |variables| view.with::<V>(variables));
             let done = self.act(action, &seen);
@@ -196,8 +197,8 @@ enum Done {
     Stopped(Response),
 }
 
-/// Adds the change for a request; there is none where a value that would be added is empty, absent or cannot stand in a
-/// field.
+/// Adds the change for a request to `edits`. If the change would append a value that is empty, missing, or invalid in a
+/// field, nothing is added.
 fn change_fields(change: &Change, view: &View<'_>, edits: &mut Edits) {
     let (named, appends, value) = match change {
         Change::Fixed(edit) => return edits.push_shared(edit),
@@ -209,12 +210,12 @@ fn change_fields(change: &Change, view: &View<'_>, edits: &mut Edits) {
         Some(field) if appends => edits.push(Edit::Append(field)),
         Some(field) => edits.push(Edit::Set(field)),
         None if appends => {}
-        // The client's value must not be mistaken for ours.
+        // Without a value of ours, the client's value is removed: the origin could mistake it for ours.
         None => edits.push(named.removal()),
     }
 }
 
-/// A target as a field value; `None` if it is invalid, or equals the request.
+/// A target as the value of `location`; `None` if the target is invalid, or is the request's own address.
 fn location(target: Text, exchange: &dyn Exchange) -> Option<Text> {
     let target = match target {
         Text::Owned(target) => Text::Owned(redirects::made_safe(target)?),

@@ -18,7 +18,7 @@ const TYPE: Prop = Prop {
     about: "The content type of the body.",
 };
 
-/// The key.
+/// The key `rule`.
 pub(super) const RULE: Key = Key {
     block: Some(&ACTIONS),
     ..Key::one(

@@ -44,7 +44,7 @@ impl PhaseRules {
         self.rules.is_empty()
     }
 
-    /// The actions of all rules that are in force.
+    /// The actions of all rules, without those in a dry run.
     fn changes(&self) -> impl Iterator<Item = &Action> {
         self.rules.iter().filter(|rule| !rule.dry_run).flat_map(|rule| &rule.actions)
     }
@@ -60,15 +60,15 @@ impl PhaseRules {
     }
 }
 
-/// Rules with conditions that are evaluated together. A rule that may read a variable of an earlier one begins
-/// another segment.
+/// Rules whose conditions are evaluated together. A rule that may read a variable of an earlier rule begins a new
+/// segment.
 pub(super) struct Segment {
-    /// The number of its first rule.
+    /// The number of the segment's first rule.
     pub(super) first: usize,
     pub(super) conditions: Arc<dyn Conditions>,
 }
 
-/// The actions of a condition.
+/// One rule: its name and its actions. The [`Segment`] has its condition.
 pub(super) struct Rule {
     pub(super) name: Arc<[u8]>,
     pub(super) dry_run: bool,
@@ -76,7 +76,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Returns true if skipping it matters, because it does more than report.
+    /// Returns true if no client may get around the rule, because it does more than report.
     pub(super) fn guards(&self) -> bool {
         !self.dry_run && self.actions.iter().any(Action::guards)
     }
@@ -97,37 +97,37 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Returns true if skipping it matters.
+    /// Returns true if no client may get around the action.
     pub(super) fn guards(&self) -> bool {
         !matches!(self, Self::Log { .. })
     }
 
-    /// Returns true if it ends the request.
+    /// Returns true if the action always ends the request.
     fn is_terminal(&self) -> bool {
         matches!(self, Self::Respond { .. } | Self::Redirect { .. })
     }
 
-    /// Returns true if it may end the request.
+    /// Returns true if the action may end the request.
     pub(super) fn may_stop(&self) -> bool {
         self.is_terminal() || matches!(self, Self::Challenge(_))
     }
 
-    /// Returns true if it changes the request to the origin, apart from the choice of the upstream.
+    /// Returns true if the action changes the request to the origin, apart from the choice of the upstream.
     pub(super) fn edits_request(&self) -> bool {
         matches!(self, Self::Rewrite { .. } | Self::EditRequest(_))
     }
 
-    /// Returns true if it changes the fields of the response.
+    /// Returns true if the action changes the fields of the response.
     pub(super) fn edits_response(&self) -> bool {
         matches!(self, Self::EditResponse(_))
     }
 
-    /// The name of the field of requests that it speaks of.
+    /// The name of the request field that the action changes.
     fn named_in_requests(&self) -> Option<&[u8]> {
         if let Self::EditRequest(change) = self { change.name() } else { None }
     }
 
-    /// The name of the field of responses that it sets or removes.
+    /// The name of the response field that the action sets or removes.
     fn owned_in_responses(&self) -> Option<&[u8]> {
         match self {
             Self::EditResponse(change) if !change.appends() => change.name(),
@@ -135,12 +135,12 @@ impl Action {
         }
     }
 
-    /// Returns true if it chooses the upstream.
+    /// Returns true if the action chooses the upstream.
     pub(super) fn chooses_upstream(&self) -> bool {
         matches!(self, Self::Upstream(_))
     }
 
-    /// Returns true if it concerns the request to the origin.
+    /// Returns true if the action concerns the request to the origin.
     fn changes_request(&self) -> bool {
         matches!(self, Self::Rewrite { .. } | Self::EditRequest(_) | Self::Upstream(_) | Self::Challenge(_))
     }
@@ -153,7 +153,7 @@ pub(super) enum ActionValue {
 }
 
 impl ActionValue {
-    /// The value for a request; `None` where an expression has none.
+    /// The value for a request; `None` if the expression has no value.
     pub(super) fn get(&self, view: &View<'_>) -> Option<Text> {
         match self {
             Self::Text(text) => Some(Text::Shared(Arc::clone(text))),
@@ -165,7 +165,7 @@ impl ActionValue {
 /// A change to the fields of a head.
 pub(super) enum Change {
     Fixed(Arc<[Edit]>),
-    /// The field has the name and no value.
+    /// An expression makes the value. The field has the name and an empty value.
     Computed {
         field: Field,
         appends: bool,
@@ -182,7 +182,7 @@ impl Change {
         }
     }
 
-    /// Returns true if it keeps other fields of the name.
+    /// Returns true if the change keeps other fields of the name.
     fn appends(&self) -> bool {
         match self {
             Self::Fixed(edits) => matches!(**edits, [Edit::Append(_)]),
@@ -191,7 +191,7 @@ impl Change {
     }
 }
 
-/// When a rule is evaluated.
+/// The phase in which a rule is evaluated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     Request,
@@ -279,20 +279,20 @@ fn rule<'n>(
     };
     let dry_run = node.prop("dry-run").map_or(Ok(false), Argument::flag);
     let (when, name, dry_run) = (wrong.kept(when), wrong.kept(name), wrong.kept(dry_run));
-    // Nothing else can be judged without the phase.
+    // Without the phase, nothing else can be checked.
     let when = when?;
     let (text, actions) = (wrong.kept(node.arg(0)), actions(node, when, context, wrong));
     let whole = (|| Some((when, text?, Rule { name: name?, dry_run: dry_run?, actions: actions? })))();
     if whole.is_none()
         && let Some(text) = text
     {
-        // Its condition is checked at no other place.
+        // A rule with an error is not compiled later, so its condition has to be checked here.
         wrong.kept(condition(text, when, context));
     }
     whole
 }
 
-/// Checks a condition for its phase.
+/// Checks that a condition is valid in the phase of its rule.
 fn condition(text: &Argument, when: When, context: &mut dyn Context) -> Result<(), Problem> {
     let compiled = context.condition(text, when.phase()).map(|_| ());
     compiled.map_err(|problem| when.advise(problem, |phase| context.condition(text, phase).is_ok()))
@@ -309,7 +309,7 @@ fn group(
     let mut texts: Vec<Argument> = Vec::new();
     let (mut first, mut sets) = (0, false);
     for (number, (text, rule)) in rules.iter().enumerate() {
-        // A rule that only seems to read one begins another segment in vain.
+        // A rule may contain the word without reading a variable: then the new segment does no harm.
         if sets && text.text().is_ok_and(|text| text.contains("vars")) {
             segments.extend(
                 conditions(&texts, when, context, wrong).map(|all| Segment { first, conditions: all }),
@@ -337,7 +337,7 @@ fn conditions(
         Ok(conditions) => return Some(conditions),
         Err(problem) => problem,
     };
-    // The faulty ones are found by compiling each condition alone.
+    // Compile each condition alone, to find the faulty ones.
     let each: Vec<Problem> =
         texts.iter().filter_map(|text| condition(text, when, context).err()).take(FURTHER_LIMIT).collect();
     let all_of_them = if each.is_empty() { Vec::from([problem]) } else { each };
@@ -345,7 +345,7 @@ fn conditions(
     None
 }
 
-/// The actions of a rule; `None` where something is wrong with one.
+/// The actions of a rule; `None` if one of them has an error.
 fn actions(
     rule: &Node,
     when: When,
@@ -427,7 +427,7 @@ impl Reader<'_> {
         self.given(argument, Use::Value)
     }
 
-    /// A value of the node: a literal, or an expression.
+    /// The value of an argument: a literal, or an expression.
     fn given(&mut self, argument: &Argument, of: Use) -> Result<ActionValue, Problem> {
         let is_expression = self.node.prop("expression").map_or(Ok(false), Argument::flag)?;
         if !is_expression {
@@ -558,7 +558,7 @@ impl Reader<'_> {
     }
 }
 
-/// Checks a rewritten path: any byte may be in it, but an invalid path refuses each request.
+/// Checks a rewritten path. Any byte is allowed in it, but with an invalid path, each request would be refused.
 fn check_rewritten(path: &str) -> Result<(), &'static str> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut bytes = path.bytes();

@@ -1,4 +1,4 @@
-//! A text that is answered, with its validator.
+//! A text that is sent as a response, with its validator.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -16,9 +16,9 @@ pub struct Document {
 }
 
 impl Document {
-    /// A document of a type. `max_age`: how long others may keep it, seconds.
+    /// A document of a media type. `max_age` is the time for which caches may keep it, seconds.
     pub fn new(body: Arc<[u8]>, content_type: &str, max_age: Option<u64>) -> Self {
-        // An attack with two texts of the same validator is pointless: both are the operator's.
+        // The hash needs no secret: only the operator could make two texts with the same validator.
         let hash = |key| {
             let mut hasher = SipHasher13::new_with_keys(key, 0);
             hasher.write(&body);

@@ -1,6 +1,7 @@
 //! The times of RFC 3339, for `Expires`.
 
-/// Seconds since the start of 1970 of a time such as `2027-01-31T12:00:00Z` or `...+02:00`; `None` if it is none.
+/// Parses a time such as `2027-01-31T12:00:00Z` or `...+02:00` into seconds since the start of 1970. `None` if the
+/// text is no such time.
 pub fn read(text: &str) -> Option<u64> {
     let bytes = text.as_bytes();
     let number = |from: usize, digits: usize| {
@@ -28,7 +29,8 @@ pub fn read(text: &str) -> Option<u64> {
     offset(fraction(bytes.get(19..)?)?, seconds)
 }
 
-/// The text after a fraction of a second, if there is one.
+/// Skips a fraction of a second, if there is one, and returns the rest of the text. `None` if the fraction is
+/// malformed.
 fn fraction(rest: &[u8]) -> Option<&[u8]> {
     let Some(digits) = rest.strip_prefix(b".") else { return Some(rest) };
     let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;

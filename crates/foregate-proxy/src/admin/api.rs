@@ -1,5 +1,5 @@
-//! The admin interface over HTTP, which `openapi.json` describes. Every answer but the events and the metrics is an object of JSON
-//! with `ok`, and with `error` where that is false.
+//! The admin interface over HTTP, which `openapi.json` describes. Every answer, except the events and the metrics, is
+//! a JSON object with `ok`; if `ok` is false, it also has `error`.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -25,13 +25,13 @@ use crate::telemetry::exposition::ExpositionFormat;
 
 /// The description of the interface.
 const OPENAPI: &str = include_str!("openapi.json");
-/// Bytes of a configuration.
+/// The largest configuration, bytes.
 const CONFIGURATION_LIMIT: usize = 64 << 20;
-/// Bytes of any other body.
+/// The largest body of any other request, bytes.
 const BODY_LIMIT: usize = 64 << 10;
 /// The time limit of an answer: a reload of 100,000 sites needs about a second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// The duration of one answer of events.
+/// The time after which an answer with events ends.
 const EVENTS_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The resource whose answers do not end.
@@ -109,7 +109,7 @@ impl AdminApi {
                 "there is nothing of this name; see /v1/openapi.json".to_owned(),
             ));
         };
-        // A resource with GET has HEAD as well (RFC 9110, section 9.3.2), but for events without an end.
+        // A resource with GET also has HEAD (RFC 9110, section 9.3.2), except the events, whose answer does not end.
         let has_head = methods.contains(&Method::GET) && path != EVENTS;
         let is_head = has_head && method == Method::HEAD;
         if !methods.contains(&method) && !is_head {
@@ -203,7 +203,7 @@ impl AdminApi {
         result.map(fine)
     }
 
-    /// Has the server do something, and waits for its answer.
+    /// Sends a request to the server, and waits for its answer.
     async fn ask<T>(&self, request: AdminRequest, answered: oneshot::Receiver<T>) -> Result<T, ApiError> {
         let stopping = || ApiError(StatusCode::SERVICE_UNAVAILABLE, "the proxy is stopping".to_owned());
         self.requests.send(request).await.map_err(|_| stopping())?;
@@ -286,7 +286,7 @@ async fn body(request: HttpRequest, limit: usize) -> Result<Bytes, ApiError> {
     }
 }
 
-/// A field of which there is at most one.
+/// The value of a field that occurs at most once; empty if there is none.
 fn field(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
@@ -311,7 +311,8 @@ fn object(headers: &HeaderMap, body: Bytes) -> Result<Value, ApiError> {
     }
 }
 
-/// Refuses an object with a member that is missing, unknown, or of another type: a mistyped `soft` would purge more than was meant.
+/// Refuses an object with a member that is missing, unknown, or of a wrong type. With a misspelt `soft`, for example, a
+/// purge would do more than the operator wants.
 fn check_members(object: &Value, members: Members) -> Result<(), ApiError> {
     let wrong = |error: String| Err(ApiError(StatusCode::UNPROCESSABLE_ENTITY, error));
     for (name, rule) in members {
@@ -335,7 +336,7 @@ fn check_members(object: &Value, members: Members) -> Result<(), ApiError> {
     }
 }
 
-/// Refuses a purge that names no responses, or names them in two ways.
+/// Refuses a purge that does not say which responses to purge, or says it in two ways.
 fn check_choice(purge: &Value) -> Result<(), ApiError> {
     let named = ["url", "prefix", "tag"].iter().filter(|name| purge.get(name).is_some()).count();
     let all = purge.get("all").map(|all| *all == Value::Bool(true));
@@ -348,7 +349,7 @@ fn check_choice(purge: &Value) -> Result<(), ApiError> {
     }
 }
 
-/// The configuration in a body, and the one that it is to replace.
+/// The configuration in a body, with the tags of the configurations that it may replace.
 fn given(headers: &HeaderMap, body: Bytes) -> Result<GivenConfiguration, ApiError> {
     let is_json = match &*media_type(headers) {
         "application/json" => true,
@@ -373,7 +374,8 @@ fn given(headers: &HeaderMap, body: Bytes) -> Result<GivenConfiguration, ApiErro
     Ok(GivenConfiguration { text, is_json, replaces })
 }
 
-/// The tag without its quotation marks, or `*`. A weak tag never matches here (RFC 9110, section 13.1.1): it is a mistake.
+/// Returns the tag without its quotation marks, or `*`. Returns `None` for a weak tag: it is a mistake, because it
+/// would never match (RFC 9110, section 13.1.1).
 fn read_tag(tag: &str) -> Option<String> {
     if tag == "*" {
         return Some(tag.to_owned());

@@ -1,4 +1,4 @@
-//! The verbs of the cache on the admin socket.
+//! The commands of the admin socket that concern the cache.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::cache::StoreFound;
 use crate::counters::cache::{NodeFigures, ReserveFigures, ShieldFigures};
 use crate::proxy::Proxy;
 
-/// The duration of one part of a check of the disk.
+/// The time that one request spends on checking the disk. Its answer says where the next request has to continue.
 const VERIFY: Duration = Duration::from_secs(2);
 
-/// Answers a verb of the cache. `None`: it is none.
+/// Answers a command. Returns `None` if the command does not concern the cache.
 pub(super) async fn answer(verb: &str, request: &Value, proxy: &Arc<Proxy>) -> Option<Result<Value, String>> {
     Some(match verb {
         "cache-purge" => purge(request, proxy).await,
@@ -27,7 +27,7 @@ pub(super) async fn answer(verb: &str, request: &Value, proxy: &Arc<Proxy>) -> O
     })
 }
 
-/// An address as an operator writes it.
+/// The address of a response, as an operator writes it.
 struct Address {
     scheme: Scheme,
     host: String,
@@ -89,7 +89,7 @@ impl Address {
     }
 }
 
-/// Purges, and reports how many responses this concerns.
+/// Purges, and reports the number of purged responses.
 async fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let text = |name| request.get(name).and_then(Value::as_str);
     if let Some(url) = text("url") {
@@ -127,14 +127,14 @@ async fn purge_counted(purge: &Purge<'_>, request: &Value, proxy: &Arc<Proxy>) -
         "soft": soft,
         "responses": counted.responses,
         "bytes": counted.bytes,
-        // The index on disk has no names: the number is known for all alone.
+        // The index on disk has no addresses, so the number is known only for a purge of everything.
         "on_disk": on_disk.filter(|_| matches!(purge, Purge::All)),
         "folders": folders,
         "nodes": nodes(&cache.shield.nodes()),
     }))
 }
 
-/// Checks a part of what is on disk.
+/// Checks a part of the stored responses on disk.
 async fn verify(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let from = request.get("from").filter(|from| from.is_object());
     let number = |name| from.and_then(|from| from.get(name)).and_then(Value::as_u64);
@@ -218,7 +218,7 @@ fn disk((folder, stat): &(PathBuf, Stat)) -> Value {
     })
 }
 
-/// The other nodes of the shield, and whether they have all purges of this one.
+/// The other nodes of the shield; for each, whether it has all purges of this node.
 fn nodes(nodes: &[NodeFigures]) -> Value {
     let others = nodes.iter().filter(|node| !node.own);
     let others = others.map(|node| {
@@ -275,7 +275,7 @@ fn reserve(figures: &ReserveFigures) -> Value {
     })
 }
 
-/// The stored responses for a URL, without the additions of the route's expressions.
+/// The stored responses for a URL whose keys have no additions from the route's expressions.
 async fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let url = request.get("url").and_then(Value::as_str).ok_or("expected url")?;
     let address = Address::read(url, proxy, true)?;

@@ -1,4 +1,4 @@
-//! Comparisons with the proxy that this one replaces: the report, samples, and parts to leave out.
+//! Comparisons with the proxy that this proxy replaces: the report, samples, and the parts of responses to ignore.
 
 use std::sync::Arc;
 

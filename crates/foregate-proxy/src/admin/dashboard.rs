@@ -26,26 +26,26 @@ use crate::telemetry::live::Watching;
 use crate::time::poll_length::WatchedTask;
 use crate::transport::stream::Socket;
 
-/// Viewers of the events at the same time.
+/// The most viewers of the events at the same time.
 const VIEWERS: usize = 8;
 /// How often events are sent.
 const EVERY: Duration = Duration::from_secs(1);
-/// For how long figures serve several viewers.
+/// The time for which the same figures are sent to several viewers.
 const FRESH: Duration = Duration::from_millis(500);
-/// How long one answer of events lasts; the browser asks again.
+/// The time after which an answer with events ends; the browser then asks again.
 const EVENTS_FOR: Duration = Duration::from_secs(600);
 /// The time limit of any other answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Bytes of an order.
+/// The largest order, bytes.
 const ORDER_LIMIT: usize = 4096;
-/// Certificates that are shown.
+/// The most certificates that are shown.
 const CERTIFICATES: usize = 200;
 
 const PAGE: &str = include_str!("dashboard/page.html");
 const STYLE: &str = include_str!("dashboard/style.css");
 const SCRIPT: &str = concat!(include_str!("dashboard/charts.js"), include_str!("dashboard/script.js"));
 
-/// Everything comes from this server, and nothing may frame the page.
+/// The policy of the page: everything comes from this server, and no page may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -143,7 +143,7 @@ impl DashboardState {
         }
     }
 
-    /// The page, with the token of this process where changes are allowed.
+    /// The page. If changes are allowed, it contains the token of this process.
     fn page(&self, settings: &DashboardSettings) -> String {
         let token = if settings.allow_changes { self.access.token() } else { "" };
         PAGE.replace("{{token}}", token).replace("{{version}}", env!("CARGO_PKG_VERSION"))
@@ -179,7 +179,7 @@ impl DashboardState {
         }))
     }
 
-    /// The figures of this moment, or of shortly before.
+    /// The current figures, which may be up to [`FRESH`] old.
     fn fresh_figures(&self) -> Arc<str> {
         let mut kept = self.figures.lock();
         if let Some((taken, figures)) = &*kept
@@ -192,7 +192,7 @@ impl DashboardState {
         figures
     }
 
-    /// Follows an order for a server.
+    /// Carries out an order for a server.
     async fn order(
         &self,
         request: HttpRequest,
@@ -242,10 +242,10 @@ impl Drop for ViewerSeat {
 /// The events for one viewer.
 struct DashboardEvents {
     state: Arc<DashboardState>,
-    /// As they were when the viewer was admitted.
+    /// The settings when the viewer was admitted.
     settings: DashboardSettings,
     ticks: tokio::time::Interval,
-    /// Failed requests as of the last event about them.
+    /// The number of failed requests at the last event about them.
     failures: Option<u64>,
     /// The last event about certificates.
     certificates: String,
@@ -254,7 +254,8 @@ struct DashboardEvents {
 }
 
 impl DashboardEvents {
-    /// The events of the next second; the end where the viewer has to be admitted again, by this process or by its successor.
+    /// The events of the next second. `None` ends them: the viewer has to be admitted again, by this process or its
+    /// successor.
     fn next(&mut self) -> Option<String> {
         let proxy = &self.state.proxy;
         let present = proxy.config().settings.dashboard.clone()?;

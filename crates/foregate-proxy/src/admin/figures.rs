@@ -1,5 +1,5 @@
-//! The figures of the process at one moment, for the dashboard and `foregate top`. They are those of the metrics; rates are left
-//! to the viewer, which compares two moments.
+//! The figures of the process at one moment, for the dashboard and `foregate top`. They are the same numbers as in the
+//! metrics. The viewer computes rates from the figures of two moments.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,15 +16,15 @@ use crate::proxy::Proxy;
 use crate::telemetry::live::{LiveRequests, LiveRouteCounts};
 use crate::telemetry::process;
 
-/// Sites that are shown, those with the most requests. The totals are of all.
+/// The most sites that are shown: those with the most requests. The totals count all sites.
 const SITES: usize = 50;
-/// Routes that are shown.
+/// The most routes that are shown.
 const ROUTES: usize = 50;
-/// Steps that are shown, those that took longest.
+/// The most steps that are shown: those that took the most time.
 const STEPS: usize = 30;
-/// Rules of the firewall that are shown, those that matched most.
+/// The most rules of the firewall that are shown: those that matched most often.
 const RULES: usize = 10;
-/// Requests under way that are shown, those that began first.
+/// The most active requests that are shown: those that began first.
 const UNDER_WAY: usize = 10;
 
 /// The figures now.
@@ -64,7 +64,7 @@ pub(super) fn figures(proxy: &Proxy) -> Value {
     })
 }
 
-/// The last requests that the proxy or an origin failed, the last one first, as lines of an access log.
+/// The latest requests that failed in the proxy or at an origin, the latest first, as lines of an access log.
 pub(super) fn failures(proxy: &Proxy) -> Value {
     let (last, count) = proxy.live.failures();
     let requests = last.iter().map(|(number, line)| {

@@ -1,4 +1,5 @@
-//! HTTP for the few clients of the admin room: requests with bounded heads and bodies, one for each connection.
+//! HTTP for the few clients of the admin interfaces. Heads and bodies of requests are bounded; each connection serves
+//! one request.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,7 +27,7 @@ pub(super) type HttpRequest = http::Request<Incoming>;
 /// An answer.
 pub(super) type HttpResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// The time limit of a client from its first byte to its last. It is more for one that may ask.
+/// The time limit of a client, from its first byte to its last. It is extended for a client that has been admitted.
 #[derive(Debug, Clone)]
 pub(super) struct ClientPatience(Arc<AtomicU64>);
 
@@ -35,7 +36,7 @@ impl ClientPatience {
         Self(Arc::new(AtomicU64::new(span.as_secs())))
     }
 
-    /// Waits for longer.
+    /// Extends the time limit.
     pub(super) fn extend(&self, span: Duration) {
         self.0.fetch_max(span.as_secs(), Ordering::Relaxed);
     }
@@ -45,7 +46,7 @@ impl ClientPatience {
     }
 }
 
-/// Serves one request of a client. Another one takes another connection.
+/// Serves one request of a client. For a further request, the client needs a new connection.
 pub(super) async fn serve_one<F>(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     asked: &ServingFlag,
@@ -104,7 +105,7 @@ pub(super) fn respond_events(events: impl Stream<Item = String> + Send + 'static
     response
 }
 
-/// The body of a request; the status of a refusal otherwise.
+/// The body of a request, or the status of a refusal.
 pub(super) async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, StatusCode> {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),

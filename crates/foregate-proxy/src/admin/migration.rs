@@ -1,4 +1,4 @@
-//! How far the move from another proxy has come.
+//! The progress of a migration from another proxy.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::counters::fallbacks::{FallbackCount, HERE, SpanCounts};
 use crate::proxy::Proxy;
 
-/// Routes that are listed.
+/// The most routes that are listed.
 const ROUTES: usize = 10;
 
-/// A route with the requests that it has served here and those that have fallen back, by reason.
+/// A route: the number of requests that it has served here, and of those that have fallen back, by reason.
 #[derive(Default)]
 struct RouteCounts {
     here: u64,
@@ -18,7 +18,7 @@ struct RouteCounts {
     reasons: BTreeMap<&'static str, u64>,
 }
 
-/// The shares served here and fallen back, over time and by route.
+/// The shares of requests that were served here and that have fallen back, over time and by route.
 pub(super) fn report(proxy: &Proxy) -> Value {
     let counters = &proxy.metrics.fallbacks;
     let counts = counters.all();

@@ -34,7 +34,7 @@ impl Drop for ObserverSeat {
 impl Observer {
     /// # Errors
     ///
-    /// There are too many.
+    /// There are too many observers.
     pub(super) fn new(proxy: &Arc<Proxy>) -> Result<Self, String> {
         let others = OBSERVERS.fetch_add(1, Ordering::Relaxed);
         let seat = ObserverSeat;
@@ -46,7 +46,7 @@ impl Observer {
         Ok(Self { proxy: Arc::clone(proxy), ticks, _seat: seat, _watching: proxy.live.watch() })
     }
 
-    /// The next figures; `None` where another process serves from now on.
+    /// The next figures; `None` if another process serves from now on.
     pub(super) async fn next(&mut self) -> Option<String> {
         self.ticks.tick().await;
         (!self.proxy.is_draining()).then(|| figures::figures(&self.proxy).to_string())

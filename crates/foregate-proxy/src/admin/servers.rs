@@ -1,4 +1,4 @@
-//! The servers of upstreams, for operators: their state, and orders for them.
+//! Shows operators the state of the servers of upstreams, and carries out operators' orders for a server.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use crate::upstream::{Order, ServerReport, Upstream};
 /// The largest weight that an operator may give.
 const WEIGHT_MOST: u64 = 1000;
 
-/// The answer to the verb `upstreams`: all servers, or the result of an order for one.
+/// The answer to the command `upstreams`: all servers, or the result of an order for one server.
 pub(super) async fn reply(request: &Value, proxy: &Proxy) -> String {
     let answer = match request.get("set") {
         None => Ok(json!({ "ok": true, "upstreams": list(&proxy.config().upstreams) })),
@@ -63,8 +63,8 @@ fn server(report: &ServerReport) -> Value {
     shown
 }
 
-/// Follows an order such as `{"upstream":"app","server":"127.0.0.1:3000","order":"drain"}`, and has the other versions follow it that
-/// serve beside this one.
+/// Carries out an order such as `{"upstream":"app","server":"127.0.0.1:3000","order":"drain"}`. Other versions that
+/// serve at the same time carry it out as well.
 pub(super) async fn order(proxy: &Proxy, set: &Value) -> Result<(), String> {
     follow(&proxy.config().upstreams, set)?;
     proxy.handover.tell_orders().await;

@@ -1,4 +1,5 @@
-//! The disk tier at work: opening it, and the work for which no client may wait.
+//! The disk tier in the running proxy: opens it, and runs its slow work in the background, so that no client waits
+//! for it.
 
 use std::io;
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use super::Recording;
 use crate::random;
 use crate::settings::{CacheDisk, EngineChoice};
 
-/// The time that a lookup may take. A disk that needs longer is passed by: the origin is asked.
+/// The longest time of a lookup. If the disk needs longer, the origin is asked.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a folder is tried that another process holds, and the pause between: a process that
-/// has just ended may still hold it.
+/// The number of attempts to open a folder that another process holds, and the pause between them: a process that is
+/// about to end may still hold the folder.
 const ATTEMPTS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest body that is copied from memory to a file of its own at a time.
+/// The most bytes of a body that are copied from memory to a file at a time.
 const PIECE: usize = 256 * 1024;
 
 /// How often a process checks whether the folders are free, and reads the purges of the process that holds them.
@@ -31,9 +32,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The treatment of folders that another process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Folders {
-    /// They have to be free.
+    /// The folders have to be free.
     Required,
-    /// Another generation of this proxy may hold them: they are taken over once it lets go of them.
+    /// Another generation of this proxy may hold the folders. They are taken over when that generation releases them.
     Awaited,
 }
 
@@ -46,14 +47,14 @@ pub(super) struct DiskTier {
     engine: EngineChoice,
 }
 
-/// The parts of a cache that are the same in all tiers.
+/// The secret and the clock of a cache, which all of its tiers share.
 pub(super) struct TierIdentity {
     pub secret: Secret,
     pub started: (Instant, CacheTime),
 }
 
 impl DiskTier {
-    /// Opens the folders. It blocks, at the start.
+    /// Opens the folders, at the start of the process. Blocks.
     pub fn start(
         disks: &[CacheDisk],
         engine: EngineChoice,
@@ -75,7 +76,8 @@ impl DiskTier {
         }
         match open(&tier.settings(), floors, folders) {
             Ok(disk) => {
-                // Keys on a disk were hashed with the secret that is stored there, and ages continue from there.
+                // The keys on a disk were hashed with the secret that is stored there, and its ages are of the clock that is stored
+                // there.
                 identity = TierIdentity { secret: disk.secret(), started: disk.started() };
                 tier.open.store(Some(Arc::new(disk)));
                 Ok((Arc::new(tier), identity))
@@ -99,12 +101,12 @@ impl DiskTier {
         }
     }
 
-    /// The folders, if this process holds them. Cheap.
+    /// The folders, if this process holds them. The call is cheap.
     pub fn open(&self) -> Option<Arc<Disk>> {
         self.open.load_full()
     }
 
-    /// Returns whether there are folders that this process does not hold.
+    /// Returns true if there are folders that this process does not hold yet.
     pub fn is_waiting(&self) -> bool {
         self.open.load().is_none() && !self.configured.lock().is_empty()
     }
@@ -114,7 +116,7 @@ impl DiskTier {
         self.configured.lock().clone()
     }
 
-    /// Changes sizes. Returns false if the folders differ, which needs a restart.
+    /// Changes the sizes of the folders. Returns false if the configuration has other folders, which needs a restart.
     pub fn set_sizes(&self, disks: &[CacheDisk]) -> bool {
         let mut configured = self.configured.lock();
         for disk in disks {
@@ -130,10 +132,10 @@ impl DiskTier {
             && disks.iter().all(|disk| configured.iter().any(|known| known.folder == disk.folder))
     }
 
-    /// Lets go of the folders for another generation, while this one still serves its last connections.
+    /// Releases the folders for another generation, while this generation still serves its last connections.
     pub fn release(self: &Arc<Self>, floors: &Arc<Floors>) -> io::Result<()> {
         if self.open.load().is_none() {
-            // No caller waits any more.
+            // The thread that watches the folders need not take them over any more.
             self.configured.lock().clear();
             return Ok(());
         }
@@ -143,7 +145,7 @@ impl DiskTier {
         self.watch(floors, None)
     }
 
-    /// Writes a purge so that it survives the process. `None` without folders.
+    /// Writes a purge to the folders, so that it survives the process. `None` without folders.
     pub fn record(
         self: &Arc<Self>,
         purge: &Purge<'_>,
@@ -155,7 +157,7 @@ impl DiskTier {
         self.record_written(bytes)
     }
 
-    /// The same for the bytes of a purge.
+    /// Does the same as `record` for a purge in the form of bytes.
     pub fn record_written(self: &Arc<Self>, bytes: Vec<u8>) -> Option<Recording> {
         if let Some(disk) = &*self.open.load() {
             let recording = disk.record_written(bytes);
@@ -200,7 +202,9 @@ impl DiskTier {
         Ok(outside)
     }
 
-    /// Looks after folders that another process holds, on a thread, until the process ends or has taken them over. With `identity`, it takes them.
+    /// Starts a thread that watches folders which another process holds: it reads the purges of that process. With
+    /// `identity`, it also takes the folders over as soon as they are free. The thread ends with that, or with the
+    /// process.
     fn watch(
         self: &Arc<Self>,
         floors: &Arc<Floors>,
@@ -215,7 +219,7 @@ impl DiskTier {
         thread::Builder::new().name("foregate-folders".to_owned()).spawn(move || watch(look)).map(drop)
     }
 
-    /// `false` once there is nothing to look after.
+    /// Checks the folders once. Returns false if there is nothing left to watch.
     fn look(
         &self,
         floors: &Arc<Floors>,
@@ -234,7 +238,7 @@ impl DiskTier {
         let Some((secret, started)) = identity else { return true };
         match Disk::take_over(self.settings(), &outside, floors, random_bytes, secret, started) {
             Ok(disk) => {
-                // In this order, a purge goes to the folder or to its inbox, which is read again.
+                // In this order, a concurrent purge is written to the folder itself, or to its inbox, which is read again later.
                 self.open.store(Some(Arc::new(disk)));
                 self.outside.lock().clear();
                 tracing::info!("the cache's folders are this version's now");
@@ -256,7 +260,7 @@ fn watch(mut look: impl FnMut() -> bool) {
     }
 }
 
-/// Blocks a thread that serves nothing.
+/// Sleeps. Only for threads that serve no clients.
 fn rest(pause: Duration) {
     let (lock, never) = (Mutex::new(()), Condvar::new());
     never.wait_for(&mut lock.lock(), pause);
@@ -271,7 +275,7 @@ fn open(settings: &[DirectorySettings], floors: &Arc<Floors>, folders: Folders) 
                 if attempts == ATTEMPTS {
                     return Err(error);
                 }
-                // Nothing is served yet.
+                // No client is served yet, so the thread may block.
                 rest(PAUSE);
             }
             result => return result,
@@ -287,7 +291,7 @@ pub(super) fn random_bytes() -> [u8; 16] {
     bytes
 }
 
-/// Looks for a response on the disk, for as long as a client waits for it.
+/// Looks for a response on the disk, for at most as long as a client may wait for it.
 pub(super) async fn get(disk: &Disk, key: Key, text: &KeyText, request: &HeaderList) -> DiskLookup {
     timeout(PATIENCE, disk.get(key, text, request)).await.unwrap_or(DiskLookup::Unavailable)
 }
@@ -309,6 +313,6 @@ async fn copy(mut fill: Fill, object: &Object) {
             return;
         }
     }
-    // The reason is counted.
+    // The store has already counted the reason of a failure.
     let _ = fill.finish(object).await;
 }

@@ -1,5 +1,5 @@
-//! A fetch for the cache, or the validation of a stored response, in a task of its own: it continues when its client
-//! leaves.
+//! A fetch for the cache, or the validation of a stored response. It runs in a task of its own, so that it continues
+//! if its client leaves.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -32,21 +32,21 @@ use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
 
-/// Pieces that are taken from an origin at a time. Beyond, other tasks of the worker have their
+/// The most pieces that are read from an origin in a row. Then other tasks of the worker get a
 /// turn.
 const BURST: usize = 16;
 
-/// Fetches under way that a client may have caused and that go on without it. Further ones end with
-/// the requests that wait for them.
+/// The most fetches of one client that continue without it. If a client has caused more, each further fetch ends when
+/// no request waits for it.
 const DETACHED_MOST: usize = 64;
-/// How often such a fetch looks if a request still waits for it.
+/// How often such a further fetch checks whether a request still waits for it.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A fetch in the account of its client.
+/// Counts a fetch in the account of its client, until it is dropped.
 struct CountedFetch(Option<Arc<Holdings>>);
 
 impl CountedFetch {
-    /// Counts it. Returns true with it if the client has caused many.
+    /// Counts a fetch. The flag is true if the client has already caused `DETACHED_MOST` fetches.
     fn new(client: Option<Arc<Holdings>>) -> (Self, bool) {
         let before = client.as_ref().map(|client| client.fetches.fetch_add(1, Ordering::Relaxed));
         (Self(client), before.is_some_and(|before| before >= DETACHED_MOST))
@@ -64,7 +64,7 @@ impl Drop for CountedFetch {
 /// A fetch that is about to begin.
 #[derive(Debug)]
 pub struct Fill {
-    /// The cache that it fills.
+    /// The cache that the fetch fills.
     pub cache: Arc<Cache>,
     /// The settings of the route.
     pub settings: Arc<settings::CacheSettings>,
@@ -74,41 +74,41 @@ pub struct Fill {
     pub times: OriginTimes,
     /// The request for the origin, without conditions and ranges.
     pub request: Request,
-    /// The demands of the client that has caused it.
+    /// The demands (cache directives) of the client that has caused the fetch.
     pub demands: Demands,
-    /// The fields of that client's request, from which those that Vary names are taken.
+    /// The fields of that client's request: `Vary` selects some of them.
     pub fields: HeaderList,
-    /// The text of the key, and the key of the address.
+    /// The text of the key; `key` is its hash, which stands for the address.
     pub text: KeyText,
     /// See `text`.
     pub key: Key,
-    /// Its place in the table of fetches.
+    /// The place of this fetch in the table of shared fetches.
     pub lead: Lead,
     /// The stored response that is validated.
     pub stale: Option<Arc<Object>>,
     /// The node of the shield that is asked instead of the origin, if there is one.
     pub owner: Option<Box<OwnerAsk>>,
-    /// The tags of a response that came from there, sorted.
+    /// The tags of a response that came from this node, sorted.
     pub tags: Vec<Tag>,
     /// The stored response came from the reserve, so the client that caused the fetch does not know it.
     pub from_reserve: bool,
-    /// The client that has caused it, if it waits for more than the others get.
+    /// The channel to the client that has caused the fetch, if this client waits for the parts that only it gets.
     pub hand: Option<mpsc::Sender<LeaderParts>>,
-    /// The client's address, where the upstream chooses servers by it.
+    /// The client's address, if the upstream chooses servers by it.
     pub behalf: Option<IpAddr>,
-    /// The account of the client, on which connections are made.
+    /// The account of the client, in which connections to the origin are counted.
     pub client: Option<Arc<Holdings>>,
-    /// The client whose turn the request takes, where the upstream bounds its requests.
+    /// The client in whose turn the request is sent, if the upstream limits the number of its requests.
     pub account: Account,
     /// The route's rules for further attempts, instead of the upstream's.
     pub retry: RouteRetry,
     /// The upstreams to which rules may send further attempts.
     pub others: Vec<Arc<Upstream>>,
-    /// The span that it is a part of, where the trace of that client's request is recorded.
+    /// The parent span of the fetch, if the trace of the client's request is recorded.
     pub span: Option<SpanParent>,
 }
 
-/// The parts of a response for the client that caused the fetch, in addition to its followers.
+/// The parts of a response that only the client which caused the fetch gets, and not the followers of the fetch.
 #[derive(Debug)]
 pub enum LeaderParts {
     /// The head of an interim response.
@@ -117,16 +117,16 @@ pub enum LeaderParts {
     Asked(FetchRecord),
     /// A response that is not stored, with its body.
     Origin(Box<ResponseHead>, OriginAnswer, Option<foregate_cache::NotStored>),
-    /// The head of a response that is stored but is not for others; the body is followed.
+    /// The head of a stored response, as only this client may get it. The client follows the body like other requests.
     Own(Arc<StoredHead>),
-    /// A stored response that the origin has found current for this client. Others ask for
+    /// A stored response that the origin has confirmed for this client only. Other clients have to ask for
     /// themselves.
     Validated(Arc<Object>),
     /// The response comes from the node of the shield that owns its address.
     FromOwner,
-    /// A response of the reserve, and how it was used.
+    /// A response of the reserve, and its outcome for the access log.
     Found(Arc<Object>, CacheOutcome),
-    /// The error, which others know in general only.
+    /// The error. The followers only learn that the origin has failed.
     Failed(Error),
 }
 
@@ -160,7 +160,7 @@ impl FetchRecord {
 /// A response whose body is still to come, and the upstream that sends it.
 #[derive(Debug)]
 pub struct OriginAnswer {
-    /// The upstream: a rule may have sent the request to another one.
+    /// The upstream, which is another one than asked first if a rule has sent the request there.
     pub upstream: Arc<Upstream>,
     /// The connection.
     pub origin: Origin,
@@ -168,7 +168,7 @@ pub struct OriginAnswer {
     pub length: BodyLength,
 }
 
-/// The fill asks an upstream, without a body.
+/// The fill as the client of an upstream. Its request has no body.
 pub(super) struct FillAsks {
     pub request: Request,
     pub head: ResponseHead,
@@ -206,7 +206,7 @@ impl Asker for FillAsks {
 
     fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error> {
         if let Poll::Ready(Err(_)) = origin.poll_flush(cx) {
-            // An origin may close its side and still have an answer for us, which comes next.
+            // Ignored: an origin that has closed its side may still have sent an answer, which is read next.
         }
         Ok(true)
     }
@@ -243,7 +243,7 @@ pub(super) struct FetchedResponse {
 }
 
 impl Fill {
-    /// Begins it.
+    /// Begins the fetch, in a task of its own.
     pub fn spawn(mut self) {
         match &self.stale {
             Some(stale) => ask_to_validate(&mut self.request.head.headers, &stale.head),
@@ -285,7 +285,7 @@ impl Fill {
             addresses: Addresses::NONE,
             behalf: self.behalf,
             client: client.as_ref(),
-            // The response is for others too: no user is bound to the connection.
+            // The response is for others as well, so the connection must not be one that is bound to a user.
             own: None,
             http1: false,
             authenticates: false,
@@ -293,7 +293,7 @@ impl Fill {
         };
         let mut asks = FillAsks::new(std::mem::take(&mut self.request), self.times.first_byte);
         loop {
-            // Before the request is sent, since a purge from here on concerns the response.
+            // Taken before the request is sent: the response must be subject to every purge from here on.
             let sequence = self.cache.store.floors().begin();
             self.lead.begin(sequence);
             let sent = self.cache.now();
@@ -316,15 +316,15 @@ impl Fill {
                 ControlFlow::Break(()) => return,
                 ControlFlow::Continue(fill) => fill,
             };
-            // The 304 was about another response than the stored one.
+            // The 304 does not match the stored response.
             ask_for_whole(&mut asks.request.head.headers);
         }
     }
 
-    /// Looks for the response in the reserve. `None`: it was found there, and answers all waiting requests.
+    /// Looks for the response in the reserve. Returns `None` if it was found there: it then answers all waiting requests.
     async fn ask_reserve(mut self) -> Option<Self> {
         let Some(reserve) = &self.cache.reserve else { return Some(self) };
-        // A purge from here on concerns it, whatever the reserve knows.
+        // The response is subject to every purge from here on, whether the reserve knows of the purge or not.
         let sequence = self.cache.store.floors().begin();
         self.lead.begin(sequence);
         let Some(found) = reserve.get(&self.text, &self.fields).await else { return Some(self) };
@@ -350,7 +350,8 @@ impl Fill {
         }
     }
 
-    /// A stale response of the reserve hides a failure from the client that has caused the fetch.
+    /// After a failure, sends a stale response of the reserve to the client that has caused the fetch, if its head allows
+    /// that. Returns true if it was sent.
     fn hand_stale(&mut self, failure: Failure) -> bool {
         let now = self.cache.time();
         let covers = |stale: &Arc<Object>| self.from_reserve && stale.head.covers_failure(failure, now);
@@ -366,7 +367,7 @@ impl Fill {
         }
     }
 
-    /// Later requests get the stale response at once.
+    /// Notes in the stale response that the origin has failed, so that later requests get the stale response at once.
     fn note_failure(&self) {
         if let Some(stale) = &self.stale {
             stale.origin_failed(self.cache.time());
@@ -440,7 +441,7 @@ impl Fill {
         }
         let is_shared = self.lead.head(Arc::clone(&head), length, variant, arrived.received.cache);
         if !is_shared && head.life.is_shareable() && file.is_none() {
-            // There is no memory for it at the moment.
+            // There is no memory to share the response at the moment.
             self.hand_on(arrived, std::mem::take(&mut asks.head), None);
             return ControlFlow::Break(());
         }
@@ -451,7 +452,7 @@ impl Fill {
         ControlFlow::Break(())
     }
 
-    /// The head with the tags that its owner knows.
+    /// Adds the tags of the node that owns the address to a head.
     fn tagged(&self, mut head: StoredHead) -> StoredHead {
         if !self.tags.is_empty() {
             head.tags = self.tags.as_slice().into();
@@ -459,7 +460,7 @@ impl Fill {
         head
     }
 
-    /// The response is only for the client that caused the fetch, if it is still there. Other clients fetch for
+    /// Passes the response on to the client that caused the fetch, if it is still there. Other clients have to fetch for
     /// themselves.
     fn hand_on(
         mut self,
@@ -480,7 +481,7 @@ impl Fill {
         self.lead.uncacheable(arrived.received.cache, reason);
     }
 
-    /// The origin says that the stored response is current.
+    /// Handles a 304: the stored response is still current.
     fn validated(mut self, arrived: FetchedResponse, asks: &FillAsks) -> ControlFlow<(), Self> {
         let Some(stale) = self.stale.take() else { return ControlFlow::Break(()) };
         let asked = AnsweredRequest {
@@ -524,14 +525,14 @@ impl Fill {
         }
         match is_shared {
             true => self.lead.refreshed(object),
-            // The origin has answered this client; the others have to ask for themselves.
+            // The answer holds only for this client; the other clients have to ask for themselves.
             false => self.lead.uncacheable(arrived.received.cache, refreshed.storable.err()),
         }
         ControlFlow::Break(())
     }
 
-    /// Receives the body, for the followers and the store. One that is too long for the memory goes
-    /// to a `file` on the disk meanwhile.
+    /// Receives the body, for the followers and the store. A body that is too long for the memory is written
+    /// to a `file` on the disk at the same time.
     async fn body(
         mut self,
         mut arrived: FetchedResponse,
@@ -545,7 +546,7 @@ impl Fill {
         let mut readers = SlowReaders::default();
         loop {
             if !readers.room(&mut self.lead, &mut timer).await && file.is_none() {
-                // The fetch has no reader, and the response is too long for the store.
+                // The fetch has no reader, and the response is too long for the store: receiving it is useless.
                 arrived.origin.link.abort();
                 return self.lead.fail(FetchFailure::Abandoned);
             }
@@ -561,7 +562,7 @@ impl Fill {
                     if let Some(to) = &mut file
                         && to.push(&piece).await.is_err()
                     {
-                        // The clients get the rest all the same.
+                        // Without the file, the response is not stored, but the clients still get the rest.
                         file = None;
                     }
                     held += piece.len();
@@ -590,8 +591,8 @@ impl Fill {
         let Self { cache, key, text, lead, stale, fields, .. } = self;
         if let Some(file) = file {
             let object = Object::new((*head).clone(), Body::default(), key, &text, arrived.sequence);
-            // The end of the body waits for the file to have its name: a client with the whole body
-            // finds it stored.
+            // Clients get the end of the body only when the file has its final name: so a client that has
+            // the whole body finds the response stored.
             let whole = matches!(arrived.length, BodyLength::Fixed(length) if length == held as u64);
             if whole && file.finish(&object).await.is_ok() {
                 cache.metrics.cache.stored.inc();
@@ -612,21 +613,21 @@ impl Fill {
                 cache.flights.unmark(variant.unwrap_or(key));
             }
             (Some(_), _) => cache.metrics.cache.stored.inc(),
-            // The stored response is another one by now.
+            // The new response has replaced the stored one at the origin, but cannot be stored itself.
             (None, Some(stale)) => cache.store.remove(&stale),
             (None, None) => {}
         }
     }
 }
 
-/// Ends when no request waits for a fetch any more.
+/// Completes when no request waits for a fetch any more.
 async fn nobody_follows(watch: FlightWatch) {
     while watch.is_followed() {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Waits for the final response. Interim ones go to the client that has caused the fetch, while it
+/// Waits for the final response. Interim responses are passed to the client that has caused the fetch, as long as it
 /// takes them.
 pub(super) async fn final_head(
     ask: &mut Ask<'_>,
@@ -641,7 +642,7 @@ pub(super) async fn final_head(
             Answer::Final(origin, length) => return Ok((origin, length)),
             Answer::Interim => {
                 asks.since = clock::now();
-                // The last two places in the channel are for the record of the attempts and for the
+                // The last two places in the channel are reserved for the record of the attempts and for the
                 // final response.
                 if let Some(hand) = hand.filter(|hand| hand.capacity() > 2) {
                     let _ = hand.try_send(LeaderParts::Interim(Box::new(asks.head.clone())));
@@ -651,7 +652,7 @@ pub(super) async fn final_head(
     }
 }
 
-/// The length that a stored head states, if it does.
+/// The length of the body that a stored head states, if any.
 pub(crate) fn stated_length(head: &StoredHead) -> Option<u64> {
     std::str::from_utf8(head.headers.get(NameId::ContentLength)?).ok()?.parse().ok()
 }

@@ -1,7 +1,7 @@
-//! Purges that reach the other generations of this proxy, while several of them serve.
+//! Passes purges to the other generations of this proxy, while several of them serve.
 //!
-//! Generations share the folders of a cache, and a purge reaches all of them there. A cache that is in memory alone
-//! belongs to one process: the supervisor hands its purges on.
+//! Generations share the folders of a cache, and a purge reaches all of them there. A cache that is only in memory
+//! belongs to one process, so the supervisor passes its purges to the other processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,25 +10,25 @@ use arc_swap::ArcSwapOption;
 use foregate_cache::{Purge, Sequence, Strength};
 use tokio::sync::{mpsc, oneshot};
 
-/// Purges that wait to be handed on. Beyond, the others purge everything.
+/// The most purges that wait to be passed on. If there are more, the other generations purge everything.
 pub const QUEUE: usize = 1024;
 
 /// A purge for the other generations.
 #[derive(Debug)]
 pub struct PurgeNotice {
-    /// The purge, as it is written down; nothing, where it is only asked whether those before have arrived.
+    /// The bytes of the purge. Empty for a notice that only asks whether all earlier purges have arrived.
     pub purge: Vec<u8>,
     /// Notified when the other generations have the purge, or cannot be reached.
     pub told: oneshot::Sender<()>,
 }
 
-/// The way of purges to the other generations.
+/// Sends purges to the other generations.
 #[derive(Debug, Default)]
 pub struct Generations {
     notices: ArcSwapOption<mpsc::Sender<PurgeNotice>>,
-    /// Other generations may be serving at the same time.
+    /// Set if other generations may be serving at the same time.
     are_several: AtomicBool,
-    /// The queue was full.
+    /// Set if a purge was lost because the queue was full.
     has_missed: AtomicBool,
 }
 
@@ -38,16 +38,17 @@ impl Generations {
         self.notices.store(Some(Arc::new(notices)));
     }
 
-    /// Another generation serves from now on, or may.
+    /// Notes that another generation serves, or may serve, from now on.
     pub fn are_several(&self) {
         self.are_several.store(true, Ordering::Relaxed);
     }
 
-    /// The result comes when the others have all purges that were handed on before; it fails where that is not certain.
+    /// Returns a receiver that completes when the other generations have all purges that were passed on before. It fails if
+    /// that is not certain.
     pub(super) fn settle(&self) -> Option<oneshot::Receiver<()>> {
         let notices = self.notices.load_full()?;
         let (told, answer) = oneshot::channel();
-        // Purges that were not told are about to be replaced by one of everything.
+        // Lost purges will be replaced by a purge of everything, which has not been sent yet.
         if self.has_missed.load(Ordering::Relaxed) {
             return None;
         }
@@ -55,7 +56,8 @@ impl Generations {
         Some(answer)
     }
 
-    /// Hands a purge on. The result comes when the others have it, or ends when they cannot be reached.
+    /// Passes a purge on. The receiver completes when the other generations have the purge, and fails if they cannot be
+    /// reached.
     pub(super) fn tell(&self, purge: impl FnOnce() -> Vec<u8>) -> Option<oneshot::Receiver<()>> {
         if !self.are_several.load(Ordering::Relaxed) {
             return None;
@@ -70,14 +72,14 @@ impl Generations {
     }
 }
 
-/// The purge of all that is stored.
+/// The bytes of a purge of everything.
 pub(super) fn everything() -> Vec<u8> {
     let mut all = Vec::new();
     Purge::All.write(Strength::Hard, Sequence::new(0), &mut all);
     all
 }
 
-/// Several purges as one piece of bytes.
+/// Writes several purges into one buffer.
 pub fn write_all<'p>(purges: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for purge in purges.filter(|purge| !purge.is_empty()) {
@@ -87,7 +89,7 @@ pub fn write_all<'p>(purges: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
     bytes
 }
 
-/// The purges in such a piece, up to the first that is cut off.
+/// The purges in a buffer of [`write_all`], up to the first that is incomplete.
 pub fn read_all(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = bytes.split_first_chunk()?;

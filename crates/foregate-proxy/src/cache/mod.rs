@@ -1,6 +1,6 @@
-//! The cache at work: the store, the table of shared fetches, and the tasks that fill it.
+//! The cache of the running proxy: the store, the table of shared fetches, and the tasks that fill the store.
 //!
-//! This room knows no client and no exchange. `foregate-cache` decides; here are the clock, the
+//! This module knows nothing of clients and exchanges. `foregate-cache` makes the decisions; here are the clock, the
 //! memory of the process, and the requests to origins.
 
 mod disk;
@@ -37,12 +37,12 @@ use crate::counters::cache::CacheFigures;
 use crate::counters::metrics::Metrics;
 use crate::settings::{CacheStore, EngineChoice, ShieldSettings};
 
-/// The parts of a cache that its stored responses depend on.
+/// The secret and the clock of a cache. Stored responses can only be used with the same secret and clock.
 #[derive(Debug, Clone, Copy)]
 pub struct CacheIdentity {
     /// The secret of keys and variants.
     pub secret: Secret,
-    /// A moment, and the cache's time then.
+    /// A moment on the system's steady clock, and the cache's time at that moment.
     pub start: (Instant, CacheTime),
 }
 
@@ -53,7 +53,7 @@ pub struct Cache {
     pub store: Store,
     /// The tier in object storage, if there is one.
     pub reserve: Option<Reserve>,
-    /// The group of proxies that this one belongs to.
+    /// The group of proxies that this proxy belongs to.
     pub shield: Arc<Shield>,
     /// The other generations of this proxy.
     pub generations: Generations,
@@ -61,13 +61,13 @@ pub struct Cache {
     pub flights: Flights,
     /// The secret of keys and variants.
     pub secret: Secret,
-    /// When the process began, and the cache's time then.
+    /// A moment on the system's steady clock, and the cache's time at that moment.
     start: (Instant, CacheTime),
     metrics: Arc<Metrics>,
 }
 
 impl Cache {
-    /// A cache with the contents of the folders of the disk tier; else empty.
+    /// Makes a cache with the contents of the folders of the disk tier; without folders, it is empty.
     ///
     /// # Errors
     /// A folder of the disk tier cannot be used.
@@ -93,7 +93,7 @@ impl Cache {
         })
     }
 
-    /// Changes the limits. Stored responses stay, as far as they fit.
+    /// Changes the limits. Stored responses are kept, as far as they fit.
     pub fn set_limits(&self, settings: &CacheStore) {
         self.store.set_limits(settings, self.time());
         if self.reserve.as_ref().map(Reserve::settings) != settings.reserve.as_ref() {
@@ -101,39 +101,39 @@ impl Cache {
         }
     }
 
-    /// Puts a group of proxies to work, or ends the present one.
+    /// Starts a group of proxies with these settings, or ends the present group.
     pub fn set_shield(self: &Arc<Self>, settings: Option<&Arc<ShieldSettings>>) {
         self.shield.set(self, settings);
     }
 
-    /// The time on the cache's clock.
+    /// The current time of the cache's clock.
     pub fn time(&self) -> CacheTime {
         let (start, time) = self.start;
         let since = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         CacheTime(time.0.saturating_add(since))
     }
 
-    /// This moment on both clocks.
+    /// The current time of the cache's clock and of the wall clock.
     pub fn now(&self) -> Moment {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         Moment { wall, cache: self.time() }
     }
 
-    /// Makes everything invalid that is stored for an address, whatever the route has added to its
-    /// keys, after a request that has changed it. Now and then a sweep forgets the purges of the past: any client
-    /// can cause them.
+    /// Invalidates all responses that are stored for an address, after a request that has changed the resource. Additions
+    /// that the route makes to keys do not matter. Any client can cause such purges, so a sweep removes old ones now and
+    /// then.
     pub fn invalidate_address(self: &Arc<Self>, uri: &Uri<'_>) {
         let purge = foregate_cache::Purge::Address(uri);
         let before = self.store.floors().begin();
         if let Some(recording) = self.store.purge(&purge, Strength::Hard) {
-            // The client's request has changed the origin already; it waits for no disk.
+            // The client's request has already changed the origin, so it need not wait for the disk.
             tokio::spawn(recording);
         }
         if let Some(reserve) = &self.reserve {
-            // It counts at once, and is written soon.
+            // The purge is in effect at once, and is written to the bucket soon.
             drop(reserve.purge(&purge, Strength::Hard));
         }
-        // A node that does not know the purge yet is not asked.
+        // Nobody has to wait: a node that does not have the purge yet is not asked.
         drop(self.tell_nodes(&purge, Strength::Hard));
         drop(self.tell_generations(&purge, Strength::Hard));
         self.metrics.cache.invalidated.inc();
@@ -142,15 +142,15 @@ impl Cache {
         }
     }
 
-    /// Removes purged responses from memory, and then forgets the purges, in a task of its own.
+    /// Starts a task that removes purged responses from memory, and then forgets the purges.
     fn begin_sweep(self: &Arc<Self>) {
         let cache = Arc::clone(self);
         tokio::spawn(async move { cache.store.sweep().await });
     }
 
-    /// Purges, at once. Meanwhile a task of its own removes the responses from memory. With a disk
-    /// tier, the purge survives a kill of the process once the recording is awaited; the result
-    /// says whether it was written.
+    /// Purges responses. The purge is in effect at once; a background task removes the responses from memory. With a disk
+    /// tier, the caller has to await the recording: then the purge survives a kill of the process. The result of the
+    /// recording says whether the purge was written.
     #[must_use = "a purge that is not recorded may be lost"]
     pub fn purge(
         self: &Arc<Self>,
@@ -192,7 +192,7 @@ impl Cache {
                     Some(before) => before.await,
                     None => true,
                 };
-                // Without an answer the others have gone.
+                // Without an answer, the other generations have ended.
                 let _ = told.await;
                 recorded
             }));
@@ -212,15 +212,15 @@ impl Cache {
     ) -> Option<oneshot::Receiver<()>> {
         let write = || {
             let mut bytes = Vec::new();
-            // Each generation gives it a number of its own.
+            // Each generation gives the purge its own number.
             purge.write(strength, Sequence::new(0), &mut bytes);
             bytes
         };
         if self.shares_folders() { None } else { self.generations.tell(write) }
     }
 
-    /// Goes on with the keys and the clock of the generation before, so that its responses can be used here. Before anything is stored;
-    /// a cache with folders has those of its folders.
+    /// Continues with the keys and the clock of the previous generation, so that its responses can be used here. Must be
+    /// called before anything is stored. A cache with folders uses the keys and the clock of its folders instead.
     #[must_use]
     pub fn continuing(mut self, identity: Option<CacheIdentity>) -> Self {
         if let Some(CacheIdentity { secret, start }) = identity.filter(|_| !self.shares_folders()) {
@@ -230,7 +230,7 @@ impl Cache {
         self
     }
 
-    /// The keys and the clock, for the generation that follows.
+    /// The keys and the clock, for the next generation.
     pub fn identity(&self) -> CacheIdentity {
         CacheIdentity { secret: self.secret, start: self.start }
     }
@@ -239,9 +239,10 @@ impl Cache {
         self.store.on_disk().is_some() || self.store.awaits_folders()
     }
 
-    /// Purges what the purge of another generation names, at once.
+    /// Repeats the purge of another generation, at once.
     pub fn repeat_of_generation(self: &Arc<Self>, purge: &[u8]) {
-        // The other one has written it wherever both look; what is no purge comes from a newer version.
+        // The other generation has already written the purge to everything that both share. Bytes that cannot be read come from
+        // a newer version, and purge everything.
         if self.store.repeat(purge).is_some() || self.store.repeat(&everything()).is_some() {
             self.begin_sweep();
         }
@@ -255,7 +256,7 @@ impl Cache {
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         self.shield.group()?;
         let mut bytes = Vec::new();
-        // Each node gives it a number of its own.
+        // Each node gives the purge its own number.
         purge.write(strength, Sequence::new(0), &mut bytes);
         self.shield.tell(&bytes)
     }
@@ -282,7 +283,8 @@ impl Cache {
         recording
     }
 
-    /// Writes a response to the reserve, if there is one. `fields` are those of the request that has fetched it.
+    /// Writes a response to the reserve, if there is one. `fields` are the fields of the request that has fetched the
+    /// response.
     fn put_in_reserve(&self, object: &Arc<foregate_cache::Object>, fields: &foregate_wire::HeaderList) {
         if let Some(reserve) = &self.reserve {
             reserve.put(object, fields, self.store.floors(), self.time());

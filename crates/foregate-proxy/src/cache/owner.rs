@@ -1,4 +1,4 @@
-//! A fetch from the node of the shield that owns the address, instead of the origin.
+//! Fetches a response from the node of the shield that owns the address, and not from the origin.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::upstream::{Addresses, Ask, OpeningTerms, Upstream};
 use foregate_cache::{Tag, ask_for_whole};
 use foregate_wire::{HeaderList, ResponseHead};
 
-/// The time that an owner has beyond the one that it gives the origin.
+/// The time that an owner has in addition to its own time limit for the origin.
 const MORE: Duration = Duration::from_secs(1);
 
-/// The node that is asked first.
+/// The question to the node that is asked before the origin.
 #[derive(Debug)]
 pub struct OwnerAsk {
     /// The group.
     pub group: Arc<ShieldGroup>,
     /// The number of the node.
     pub node: usize,
-    /// The upstream that leads there.
+    /// The upstream for requests to the node.
     pub upstream: Arc<Upstream>,
     /// The facts about the request that the owner needs.
     pub call: FetchCall,
@@ -35,12 +35,12 @@ enum OwnerAnswer {
     Response,
     /// The owner says that the origin has failed.
     Failure,
-    /// It is none: the origin is asked.
+    /// The answer has no valid proof: the origin is asked.
     Nothing,
 }
 
 impl OwnerAsk {
-    /// Reads the proof of an answer.
+    /// Verifies the proof of an answer.
     fn judge(&self, head: &ResponseHead, nonce: u64) -> OwnerAnswer {
         let proof = head.headers.get_name(SHIELD_FIELD).unwrap_or_default();
         let is = |kind| self.group.is_proof(proof, kind, nonce, head.status, b"");
@@ -124,7 +124,7 @@ impl Fill {
         match self.answered(arrived, &mut asks, &ask).await {
             ControlFlow::Break(()) => ControlFlow::Break(()),
             ControlFlow::Continue(mut fill) => {
-                // The 304 was about another response than the stored one.
+                // The 304 does not match the stored response.
                 ask_for_whole(&mut fill.request.head.headers);
                 fill.tags.clear();
                 ControlFlow::Continue(fill)

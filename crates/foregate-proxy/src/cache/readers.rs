@@ -1,4 +1,4 @@
-//! The patience of a shared fetch with slow readers of a body that is too long for the memory.
+//! Decides how long a shared fetch waits for slow readers, if the body is too long for the memory.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -8,16 +8,16 @@ use foregate_cache::Lead;
 
 use crate::time::timer::Timer;
 
-/// How long the fetch waits for its slowest reader while no other reader waits.
+/// The longest wait for the slowest reader, while no other reader has to wait for it.
 const SLOWEST: Duration = Duration::from_secs(60);
-/// How long readers that have read everything wait for slower ones, in a stretch of the body.
-/// Beyond, those that are a window behind are cut off. A reader that takes 210 KiB a second is never
-/// cut off, and the others get as much at least.
+/// The longest time, within a stretch of the body, that readers which have read everything wait for slower ones. After
+/// that, the readers that are a whole window behind are cut off. A reader that reads 210 KiB per second is never
+/// cut off, and the others get at least that rate.
 const HELD_UP: Duration = Duration::from_secs(5);
-/// The length of a stretch in bytes.
+/// The length of a stretch of the body, bytes.
 const STRETCH: usize = 1 << 20;
 
-/// The time that readers have waited for slower ones in the stretch under way.
+/// The time that readers have waited for slower ones in the current stretch.
 #[derive(Debug, Default)]
 pub(super) struct SlowReaders {
     waited: Duration,
@@ -33,7 +33,7 @@ impl SlowReaders {
         }
     }
 
-    /// Waits until a further piece leaves no reader behind, or gives up the slow ones. Returns
+    /// Waits until all readers have room for a further piece, or cuts off the slow readers. Returns
     /// false if the body is too long for the memory and has no reader.
     pub async fn room(&mut self, lead: &mut Lead, timer: &mut Timer) -> bool {
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! The tiers of the store: everything that is stored, found and removed goes through here. Behind
-//! the memory stands the disk, if there is one.
+//! The store with its tiers: the memory, and behind it the disk, if there is one. All lookups, insertions and
+//! removals go through here.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 use super::disk::{self, DiskTier};
 use crate::settings::CacheStore;
 
-/// The longest body that shared fetches keep whole: a longer one is written to the disk while it
+/// The longest body that a shared fetch keeps whole in memory, bytes. A longer body is written to the disk while it
 /// arrives.
 const LARGEST_IN_MEMORY: u64 = 8 << 20;
 /// How often a check of the disk looks whether its folders have been read.
 const RECOVERY_POLL: Duration = Duration::from_millis(10);
 
-/// A purge on its way into the journals of the disk tier. The result says whether it was written.
+/// The write of a purge into the journals of the disk tier. The result is `true` if it was written.
 pub type Recording = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// A stored response.
@@ -31,9 +31,9 @@ pub type Recording = Pin<Box<dyn Future<Output = bool> + Send>>;
 pub struct Hit {
     /// The response.
     pub object: Arc<Object>,
-    /// Its body, where that is read from a file while it is sent; then that of the object is empty.
+    /// The body, if it is read from a file while it is sent. Then the body in `object` is empty.
     pub file: Option<FileBody>,
-    /// `true` if a soft purge has made it stale.
+    /// `true` if a soft purge has made the response stale.
     pub outdated: bool,
 }
 
@@ -42,7 +42,7 @@ pub struct Hit {
 pub enum StoreFound {
     /// A response that the request selects.
     Hit(Hit),
-    /// None; the key of the variant that the request asks for, if the address is known to vary.
+    /// No response. The key is that of the variant that the request asks for, if the address is known to vary.
     Nothing(Option<Key>),
     /// The disk is too slow at the moment, or off.
     Unavailable,
@@ -55,7 +55,7 @@ pub struct Store {
     disk: Arc<DiskTier>,
     floors: Arc<Floors>,
     limit: Mutex<usize>,
-    /// One sweep at a time; `true` if another purge came meanwhile.
+    /// Whether a sweep is running, and whether it has to run again for a purge that came meanwhile.
     sweeping: Mutex<Sweeping>,
 }
 
@@ -72,7 +72,7 @@ enum Sweeping {
 pub struct StoreStat {
     /// The figures of the memory.
     pub memory: MemoryStat,
-    /// Its limit, bytes.
+    /// The limit of the memory, bytes.
     pub limit: usize,
     /// Purges that are remembered.
     pub floors: usize,
@@ -111,7 +111,7 @@ impl Store {
         self.memory = Memory::new(limit, secret, Arc::clone(&self.floors));
     }
 
-    /// The memory, for the generations before and after this one.
+    /// The memory tier, for moving responses from the previous process or to the next one.
     pub(super) fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -160,15 +160,15 @@ impl Store {
         }
     }
 
-    /// The longest body that is stored when it is complete, bytes.
+    /// The longest body that is stored from memory once it is complete, bytes. [`Self::fill`] writes longer ones.
     pub fn largest(&self) -> u64 {
         let memory = self.memory.largest() as u64;
         let whole = self.disk.open().is_some() && !self.memory.holds_much();
         if whole { memory.max(LARGEST_IN_MEMORY) } else { memory }
     }
 
-    /// Begins to write a body to the disk that is too long for everything else. `None` without a
-    /// disk that takes it.
+    /// Begins to write a body to the disk while it arrives, because it is longer than [`Self::largest`]. `None` if no disk
+    /// takes it.
     pub fn fill(&self, key: Key) -> Option<Fill> {
         self.disk.open()?.fill(key)
     }
@@ -193,16 +193,16 @@ impl Store {
         self.disk.record(purge, strength, number)
     }
 
-    /// Purges what the purge of another node names, at once. `None` for bytes that are no purge.
+    /// Applies the purge of another node at once. `None` if the bytes are not a valid purge.
     pub fn repeat(&self, purge: &[u8]) -> Option<Option<Recording>> {
         let repeated = self.memory.floors().repeat(purge)?;
         Some(self.disk.record_written(repeated))
     }
 
-    /// Lets go of the folders for the generation that follows.
+    /// Releases the folders to the next process.
     ///
     /// # Errors
-    /// A folder does not open again, or there is no thread: purges of the other generation do not reach this one.
+    /// A folder does not open again, or no thread can be started: purges of the next process do not reach this one.
     pub fn release_folders(&self) -> std::io::Result<()> {
         self.disk.release(&self.floors)
     }
@@ -230,8 +230,8 @@ impl Store {
         Some(stat.iter().map(|(_, stat)| stat.entries).sum())
     }
 
-    /// Checks what is on disk from a position on, for some time. `None` without a folder. After a start it begins once the folders have been
-    /// read.
+    /// Checks the entries on disk from a position on, for at most `most`. `None` without a folder. If the folders are still
+    /// being read after a start, the check begins after that.
     pub async fn verify(&self, from: VerifyCursor, most: Duration) -> Option<Verified> {
         let disk = self.disk.open()?;
         let until = Instant::now() + most;

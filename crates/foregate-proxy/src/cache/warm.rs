@@ -1,7 +1,9 @@
-//! Moving the stored responses in memory to the generation that follows: over a connected socket, the used ones first.
+//! Moves the stored responses in memory to the next process over a connected socket. Responses that were used come
+//! first.
 //!
-//! The receiver asks for some at a time. Before, it makes sure that its own purges have arrived at the sender, which leaves out purged
-//! responses; later ones are compared with the number that purges had here. So no purged response comes back.
+//! The receiver asks for one batch at a time. Before it asks, it makes sure that all its own purges have arrived at
+//! the sender, which leaves out purged responses. Purges after that apply to the responses of the batch when they
+//! arrive. So no purged response comes back.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::Cache;
 
-/// Bytes that are moved at a time, and objects: each costs some hundred bytes beside.
+/// The most bytes of bodies, and the most objects, in one batch. Each object costs some hundred bytes more than its
+/// body.
 const BATCH: u64 = 8 << 20;
 const BATCH_OBJECTS: u64 = 8192;
 /// The longest head, key and tags included, and the longest body that are taken.
@@ -24,7 +27,7 @@ const BODY_MOST: u64 = 16 << 20;
 const PIECE: usize = 64 << 10;
 const BUFFER: usize = 64 << 10;
 
-/// The words of the receiver and the sender.
+/// The first bytes of messages: the receiver asks with `MORE`, the sender answers with the others.
 const MORE: u8 = b'm';
 const OBJECT: u8 = b'o';
 const USED_OBJECT: u8 = b'u';
@@ -40,7 +43,7 @@ pub struct MovedResponses {
     pub bytes: u64,
 }
 
-/// The side that gives its responses away. It stores none any more.
+/// The sender. Its memory stores no new responses any more.
 #[derive(Debug)]
 pub struct CacheGiver {
     cache: Arc<Cache>,
@@ -51,13 +54,13 @@ pub struct CacheGiver {
     places: std::vec::IntoIter<Key>,
     /// Gives the pages of a buffer back to the system.
     discard: fn(&mut [u8]),
-    /// So far.
+    /// The responses that were moved so far.
     pub moved: MovedResponses,
 }
 
 impl CacheGiver {
-    /// A giver of stored responses to the process at the other end. It passes the memory of each sent body to `discard`. `None` if both processes
-    /// have the same folders, which hold all responses.
+    /// A sender of stored responses to the process at the other end of `stream`. It passes the memory of each sent body to
+    /// `discard`. `None` if both processes share their folders: then the next process finds all responses there.
     pub fn new(cache: &Arc<Cache>, stream: UnixStream, discard: fn(&mut [u8])) -> Option<Self> {
         if cache.shares_folders() {
             return None;
@@ -76,10 +79,10 @@ impl CacheGiver {
         })
     }
 
-    /// Gives some, once the other side asks for them. `false` once there is none left.
+    /// Sends one batch once the receiver asks for it. `false` if there are no responses left.
     ///
     /// # Errors
-    /// The other side has gone, or wants no more.
+    /// The receiver has closed the socket, or does not follow the protocol.
     pub async fn give_some(&mut self) -> io::Result<bool> {
         if self.from.read_u8().await? != MORE {
             return Err(io::ErrorKind::InvalidData.into());
@@ -157,10 +160,10 @@ fn give_back(object: Arc<Object>, discard: fn(&mut [u8])) {
     }
 }
 
-/// Takes the responses of the generation before, until it has none left, or there is no more room.
+/// Receives the responses of the previous process, until it has none left or there is no more room.
 ///
 /// # Errors
-/// The other side has gone, or speaks in another way. Responses that have come stay.
+/// The sender has closed the socket, or uses another format or secret. Responses that have arrived stay stored.
 pub async fn take(cache: &Arc<Cache>, stream: UnixStream, moved: &mut MovedResponses) -> io::Result<()> {
     if cache.shares_folders() {
         return Ok(());
@@ -175,7 +178,7 @@ async fn take_all(cache: &Arc<Cache>, stream: UnixStream, moved: &mut MovedRespo
     let mut from = BufReader::with_capacity(BUFFER, from);
     let mut is_first = true;
     loop {
-        // In this order: purges up to this number are known to the sender before it sends.
+        // The number is read before `settle`, so the sender knows all purges up to the number before it sends.
         let sequence = cache.store.floors().begin();
         // A sweep must not forget purges that concern responses on their way.
         cache.store.floors().keep_above(sequence);
@@ -191,7 +194,7 @@ async fn take_all(cache: &Arc<Cache>, stream: UnixStream, moved: &mut MovedRespo
     }
 }
 
-/// `false` if there is nothing left to take, or no room.
+/// Receives one batch. `false` if the sender has no more responses, or there is no room for them.
 async fn take_batch(
     cache: &Arc<Cache>,
     from: &mut BufReader<OwnedReadHalf>,
@@ -223,7 +226,7 @@ async fn take_batch(
     }
 }
 
-/// `None` for one that is not understood.
+/// Reads one object. `None` if its head cannot be parsed.
 async fn read_object(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Object>> {
     let (head, body) = (from.read_u32_le().await?, from.read_u64_le().await?);
     if head > HEAD_MOST || body > BODY_MOST {

@@ -15,7 +15,7 @@ use super::{ComparisonQuestion, ComparisonWork, Pair, Pause};
 use crate::counters::comparisons::ComparisonCounters;
 use crate::settings::CompareSamples;
 
-/// Parts that administrators may have left out.
+/// The most parts of responses that administrators may exclude from comparisons.
 const IGNORED_MOST: usize = 1000;
 
 /// The state of the thread.
@@ -23,10 +23,10 @@ pub(super) struct Judge {
     counters: Arc<ComparisonCounters>,
     pause: Arc<Pause>,
     tally: Tally,
-    /// Parts that administrators have left out, as long as the process runs.
+    /// Parts of responses that administrators have excluded. The list lasts until the process ends.
     ignored: Vec<Name>,
     store: Option<SampleStore>,
-    /// Hashes of values if the folder has no key.
+    /// The key for hashes of values if the folder of samples has no key.
     key: Key,
 }
 
@@ -80,10 +80,11 @@ impl Judge {
         }
         let found = match asked {
             None => self.tally.compare(route, old, new, rules),
-            // Times say nothing: the origin is not asked again.
+            // The times are not compared: the response of the origin was replayed.
             Some(asked) if asked.is_tapped => {
                 let of_requests = compare_requests(asked.old.as_ref(), asked.new.as_ref(), rules);
-                // The response is unknown to a request that was not sent.
+                // The old proxy sent no request to the origin, so there was no response to replay, and this proxy's response says
+                // nothing.
                 let new = if asked.old.is_none() && asked.new.is_some() { old } else { new };
                 self.tally.compare_with(route, of_requests, old, new, rules)
             }
@@ -138,7 +139,7 @@ impl Judge {
         self.tally.example(route, &shown, number);
     }
 
-    /// The rules of a route, and the parts that administrators have left out since.
+    /// The rules of a route, with the parts that administrators have excluded since.
     fn rules<'r>(&self, of_route: &'r Rules) -> Cow<'r, Rules> {
         let mut rules = Cow::Borrowed(of_route);
         for name in &self.ignored {
@@ -147,14 +148,14 @@ impl Judge {
         rules
     }
 
-    /// Whether a sample of a group should be written. A full group gets a new one each second at most: a difference in each
-    /// request would be that many files otherwise.
+    /// Returns true if a sample of this group should be written. A full group gets at most one new sample a second:
+    /// otherwise a difference in each request would cause a file for each request.
     fn wants_sample(&mut self, settings: &CompareSamples, group: &str) -> bool {
         // If this fails, the attempt to write reports the error.
         self.store(settings).map_or(true, |store| store.wants(group, now()))
     }
 
-    /// Writes a sample. Where that fails, comparisons pause: a full disk is no reason to do more.
+    /// Writes a sample. If that fails, comparisons pause, because the disk may be full.
     fn write(&mut self, settings: &CompareSamples, group: &str, sample: &Value) -> Option<u64> {
         let written = self.store(settings).and_then(|store| store.write(group, sample, now()));
         match written {

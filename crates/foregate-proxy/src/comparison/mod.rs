@@ -1,7 +1,7 @@
 //! Comparisons of this proxy's responses with those of the proxy that it replaces.
 //!
-//! Exchanges hand pairs of responses over; a thread of its own compares them, counts the outcomes and writes samples.
-//! Its queue is bounded, and what does not fit is counted as not compared: no request waits for a comparison.
+//! Exchanges hand over pairs of responses; a separate thread compares them, counts the outcomes and writes samples. Its
+//! queue is bounded. A pair that does not fit is dropped and counted: no request waits for a comparison.
 
 mod judge;
 mod queue;
@@ -27,13 +27,13 @@ use crate::limits::account::{AccountPlace, Places};
 use crate::limits::budget::{Budget, BudgetShare};
 use crate::settings::{Compare, CompareSamples};
 
-/// Comparisons that may be under way. Beyond, requests are not compared.
+/// The most comparisons at a time. Further requests are not compared.
 const PLACES: usize = 256;
-/// Bytes of bodies that comparisons keep, all together. Beyond, bodies are compared by their hashes.
+/// The most bytes of bodies that all comparisons together keep. Further bodies are compared by their hashes.
 const MEMORY: usize = 32 << 20;
-/// Routes whose learned pairs are counted.
+/// The most routes whose learned pairs are counted. Further routes learn from each request.
 const ROUTES_MOST: usize = 1000;
-/// Pairs of responses of the old proxy that each route learns from at its start.
+/// For this many first requests of a route, the old proxy is asked twice, to learn which parts differ each time.
 const LEARNED_FIRST: u32 = 20;
 /// The pause of all comparisons after a sample could not be written.
 const PAUSE: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ pub struct Comparisons {
     pub taps: Arc<Taps>,
 }
 
-/// Comparisons are off until this time.
+/// A pause of all comparisons.
 #[derive(Debug)]
 struct Pause {
     began: Instant,
@@ -72,7 +72,7 @@ impl Pause {
     }
 }
 
-/// A request in the form for samples.
+/// A request as samples show it.
 #[derive(Debug)]
 pub struct ComparedRequest {
     /// The method.
@@ -100,26 +100,26 @@ pub struct Pair {
     pub request: ComparedRequest,
     /// The response of the old proxy.
     pub old: Outcome,
-    /// Its response when the same request was sent a second time.
+    /// The response of the old proxy when the same request was sent to it a second time.
     pub again: Option<Outcome>,
     /// The response of this proxy.
     pub new: Outcome,
-    /// The requests to the origin, where both are known.
+    /// The requests that both proxies sent to the origin, if they are known.
     pub asked: Option<Box<AskedPair>>,
     /// The memory of the bodies.
     pub held: Vec<BudgetShare>,
-    /// The place of the comparison.
+    /// The place of the comparison among those that may be under way.
     pub place: AccountPlace,
 }
 
-/// The requests to the origin; `None`: it is not asked.
+/// The requests that both proxies sent to the origin; `None` if the proxy did not ask the origin.
 #[derive(Debug)]
 pub struct AskedPair {
-    /// That of the old proxy.
+    /// The request of the old proxy.
     pub old: Option<AskedRequest>,
-    /// That of this proxy.
+    /// The request of this proxy.
     pub new: Option<AskedRequest>,
-    /// A tap has been there: the requests and not just the responses are compared.
+    /// True if the old proxy's request came through a tap: then the requests are compared in addition to the responses.
     pub is_tapped: bool,
 }
 
@@ -129,8 +129,8 @@ impl Pair {
         drop((self.held, self.place));
     }
 
-    /// The pair in short, if nothing in it differs, whatever the rules are. Most pairs are so: looking at them here spares the
-    /// thread that compares, and the way there.
+    /// The pair in short form, if nothing in it differs whatever the rules are. Most pairs are equal: with this check here,
+    /// the other thread does not have to compare them, and their bodies are not queued.
     fn same(&self) -> Option<SamePair> {
         let order = self.compare.rules.order;
         let times = equal_answers(&self.old, &self.new, order)?;
@@ -151,7 +151,7 @@ impl Pair {
     }
 }
 
-/// The times of two answers that are equal.
+/// The times of two responses, if the responses are equal.
 fn equal_answers(old: &Outcome, new: &Outcome, order: bool) -> Option<(Duration, Duration)> {
     match (old, new) {
         (Outcome::Answered(old), Outcome::Answered(new)) => {
@@ -165,9 +165,9 @@ fn equal_answers(old: &Outcome, new: &Outcome, order: bool) -> Option<(Duration,
 #[derive(Debug)]
 struct SamePair {
     route: Arc<str>,
-    /// Those of the answers, where they say something.
+    /// The times of the responses. `None` if the origin's response was replayed: then they mean nothing.
     times: Option<(Duration, Duration)>,
-    /// The old proxy was asked twice, and has given the same answer.
+    /// True if the old proxy was asked twice and gave the same response.
     is_learned: bool,
 }
 
@@ -191,7 +191,7 @@ enum ComparisonWork {
 }
 
 impl Comparisons {
-    /// None yet.
+    /// No comparisons yet.
     pub fn new(counters: Arc<ComparisonCounters>) -> Self {
         let memory = Budget::new(MEMORY);
         memory.set_limit(MEMORY, 100);
@@ -211,7 +211,7 @@ impl Comparisons {
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// The reason why the request is not compared.
     pub fn begin(&self, account: crate::limits::account::Account) -> Result<AccountPlace, &'static str> {
         if !self.pause.is_over() {
             return Err("samples cannot be written; comparisons pause for 30 s");
@@ -219,7 +219,7 @@ impl Comparisons {
         self.places.take(account, 100).ok_or("too many comparisons are under way")
     }
 
-    /// Counts a request at a tap whose id is unknown.
+    /// Counts a request that came to a tap with an unknown id.
     pub fn refuse_id(&self) {
         self.counters.ids_refused.inc();
     }
@@ -229,7 +229,7 @@ impl Comparisons {
         SeenBody { reader: BodyReader::new(limit), share: self.memory.share(account) }
     }
 
-    /// Whether the old proxy should be asked twice, at the start of each route.
+    /// Returns true if the old proxy should be asked twice, which it is for the first requests of each route.
     pub fn should_learn(&self, route: &str) -> bool {
         let mut learned = self.learned.lock();
         if let Some(count) = learned.get_mut(route) {
@@ -259,7 +259,7 @@ impl Comparisons {
     ///
     /// # Errors
     ///
-    /// The question is none, or there is no such sample.
+    /// The question is invalid, or there is no such sample, or the thread is too busy.
     pub async fn answer(
         &self,
         question: ComparisonQuestion,
@@ -282,14 +282,14 @@ impl Comparisons {
         }
     }
 
-    /// Pairs beyond the queue are counted alone.
+    /// Hands work to the thread. If the queue is full, the work is dropped and counted.
     fn send(&self, work: ComparisonWork) {
         if self.try_send(work).is_some() {
             self.counters.dropped.inc();
         }
     }
 
-    /// Gives the work back if the queue is full. The thread starts with the first of it.
+    /// Hands work to the thread, and returns it if the queue is full. The first work starts the thread.
     fn try_send(&self, work: ComparisonWork) -> Option<ComparisonWork> {
         match self.queue.put(work) {
             Queued::Waits => {}
@@ -312,7 +312,7 @@ impl Drop for Comparisons {
     }
 }
 
-/// The part of a body that passes by.
+/// A reader of a body on its way, for a comparison. It keeps the body, or only a hash of it.
 #[derive(Debug)]
 pub struct SeenBody {
     reader: BodyReader,
@@ -320,7 +320,7 @@ pub struct SeenBody {
 }
 
 impl SeenBody {
-    /// Takes a piece. Where there is no memory for it, it is hashed alone, and so is the rest.
+    /// Reads a piece of the body. If there is no memory to keep it, this piece and all later ones are only hashed.
     pub fn take(&mut self, piece: &[u8]) {
         let wanted = self.reader.wants(piece);
         if wanted > self.share.held() && !self.share.hold(wanted) {

@@ -9,11 +9,11 @@ use parking_lot::{Condvar, Mutex};
 
 use super::ComparisonWork;
 
-/// Entries that wait for the thread. Beyond, they are counted as dropped.
+/// The most entries in the queue. Further ones are dropped and counted.
 const QUEUE: usize = 4096;
 /// How long the thread gathers work, once there is some.
 const GATHER: Duration = Duration::from_millis(5);
-/// How long it waits at most where there is none.
+/// The longest time that the thread waits if there is no work.
 const TICK: Duration = Duration::from_secs(60);
 
 /// The queue. It belongs to the comparisons of the process and to the thread.
@@ -26,26 +26,26 @@ pub(super) struct WorkQueue {
 #[derive(Debug, Default)]
 struct WaitingWork {
     works: Vec<ComparisonWork>,
-    /// The thread sleeps until there is work.
+    /// True while the thread sleeps until there is work.
     is_idle: bool,
-    /// A caller waits for the answer.
+    /// True if a caller waits for an answer: the thread does not gather more work first.
     is_urgent: bool,
-    /// The thread runs.
+    /// True while the thread runs.
     is_served: bool,
     /// There will be no more work.
     is_closed: bool,
 }
 
-/// The thread's end of the queue. Dropped, the next work starts another thread.
+/// The thread's end of the queue. After it is dropped, the next work starts another thread.
 pub(super) struct QueueWorker(Arc<WorkQueue>);
 
 /// The result of [`WorkQueue::put`].
 pub(super) enum Queued {
     /// The thread will take it.
     Waits,
-    /// The thread has to be started with this.
+    /// The work is queued, but no thread runs: the caller has to start one with this value.
     Unserved(QueueWorker),
-    /// There is no room.
+    /// The queue is full. The work comes back.
     Full(ComparisonWork),
 }
 
@@ -68,7 +68,7 @@ impl WorkQueue {
         }
     }
 
-    /// Ends the thread once it has done the rest.
+    /// Ends the thread once it has done the remaining work.
     pub fn close(&self) {
         self.waiting.lock().is_closed = true;
         self.arrived.notify_one();

@@ -1,4 +1,5 @@
-//! Samples of comparisons in a folder: bounded by number and size, readable by the user of the process alone, expiring.
+//! The folder with samples of comparisons. Number and size of the samples are bounded, old samples expire, and only the
+//! user of the process can read them.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -17,7 +18,7 @@ use crate::settings::CompareSamples;
 const END: &str = ".json";
 /// The file of the key of the hashes.
 const KEY: &str = "key";
-/// The bits of a number that count within a second.
+/// The low bits of a sample's number, which count the samples of one second. The higher bits are the second.
 const COUNT_BITS: u32 = 20;
 /// The most bytes of one sample.
 const SAMPLE_MOST: u64 = 1 << 20;
@@ -30,7 +31,7 @@ struct SampleEntry {
     size: u64,
 }
 
-/// The folder, with all that is known of it.
+/// The folder with its samples.
 #[derive(Debug)]
 pub(super) struct SampleStore {
     folder: PathBuf,
@@ -51,7 +52,7 @@ pub(super) fn random_key() -> [u8; 32] {
 }
 
 impl SampleStore {
-    /// Opens a folder, which is made, and finds the samples that are there.
+    /// Opens a folder, and creates it if necessary. Finds the samples in it.
     pub fn open(settings: &CompareSamples) -> io::Result<Self> {
         let folder = settings.folder.clone();
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -84,7 +85,7 @@ impl SampleStore {
         &self.key
     }
 
-    /// Writes a sample of a group, of which older ones may have to go, and returns its number.
+    /// Writes a sample of a group and returns its number. Older samples are removed if there are too many.
     pub fn write(&mut self, group: &str, sample: &Value, now: u64) -> io::Result<u64> {
         self.expire(now);
         let (size, each, _) = self.limits;
@@ -110,7 +111,7 @@ impl SampleStore {
             .open(&path)
             .and_then(|mut file| file.write_all(&text));
         if let Err(error) = written {
-            // A part of a sample is none.
+            // An incomplete sample is useless.
             let _ = fs::remove_file(&path);
             return Err(error);
         }
@@ -119,7 +120,7 @@ impl SampleStore {
         Ok(number)
     }
 
-    /// Returns true if there is room for a sample of this group, and the last one is older than a second.
+    /// Returns true if the group is not full, or if its last sample was not written in this second.
     pub fn wants(&self, group: &str, now: u64) -> bool {
         let group = group_number(group);
         let mut of_group = self.entries.iter().rev().filter(|entry| entry.group == group);
@@ -163,7 +164,7 @@ fn parse(name: &str) -> Option<(u64, u32)> {
     Some((u64::from_str_radix(number, 16).ok()?, u32::from_str_radix(group, 16).ok()?))
 }
 
-/// The key of a folder, which is made with the first sample: hashes of one value are equal across restarts.
+/// Reads the key of a folder, or creates it. Because the key is kept, the hashes of a value are equal across restarts.
 fn read_key(folder: &Path) -> io::Result<[u8; 32]> {
     let path = folder.join(KEY);
     let mut key = [0; 32];

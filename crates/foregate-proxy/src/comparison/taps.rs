@@ -1,4 +1,5 @@
-//! Requests that are on their way through the old proxy, and come back to a tap before they reach an origin.
+//! Requests that this proxy has sent to the old proxy, and that come back to a tap of this proxy on their way to the
+//! origin.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +13,17 @@ use crate::random;
 
 /// The name of the field with the id of a comparison.
 pub const ID_FIELD: &[u8] = b"X-Foregate-Compare";
-/// The most visits of one request that are remembered; two are one too many already.
+/// The most visits of one request that are recorded. More than one visit is already an error, so two are enough.
 const VISITS_MOST: usize = 2;
 
-/// The end of an exchange that was watched.
+/// The result of an exchange that was watched for a comparison.
 #[derive(Debug)]
 pub struct WatchedOutcome {
     /// The response.
     pub answer: Outcome,
-    /// The body of the request, as it went on. `None`: there was none.
+    /// The body of the request as it was sent to the origin. `None`: there was none.
     pub sent: Option<Body>,
-    /// All of that body has gone on.
+    /// True if all of that body was sent.
     pub all_sent: bool,
     /// The memory of the bodies.
     pub held: Vec<BudgetShare>,
@@ -33,11 +34,11 @@ pub struct WatchedOutcome {
 pub struct TapVisit {
     /// The request, without its body.
     pub request: AskedRequest,
-    /// The response of the origin, once it has passed.
+    /// Receives the response of the origin once it is complete.
     pub ended: oneshot::Receiver<WatchedOutcome>,
 }
 
-/// The visits of one request, and the bytes of a body that are kept of each.
+/// The visits of one request, and how many bytes of each body are kept.
 #[derive(Debug)]
 struct TapVisits {
     limit: usize,
@@ -48,7 +49,7 @@ struct TapVisits {
 #[derive(Debug, Default)]
 pub struct Taps(Mutex<HashMap<u128, TapVisits>>);
 
-/// A request under way. Dropped, its id is unknown from then on.
+/// A request under way. When this value is dropped, its id becomes unknown.
 #[derive(Debug)]
 pub struct TapPass {
     taps: Arc<Taps>,
@@ -63,12 +64,12 @@ impl Taps {
         TapPass { taps: Arc::clone(self), id }
     }
 
-    /// How much of a body is kept, if the id belongs to a request under way.
+    /// The number of bytes of each body to keep, if the id belongs to a request under way.
     pub fn find(&self, id: &[u8]) -> Option<usize> {
         parse(id).and_then(|id| Some(self.0.lock().get(&id)?.limit))
     }
 
-    /// A request with this id has come to a tap.
+    /// Records that a request with this id has come to a tap.
     pub fn visit(&self, id: &[u8], visit: TapVisit) {
         if let Some(id) = parse(id)
             && let Some(passing) = self.0.lock().get_mut(&id)
@@ -79,7 +80,7 @@ impl Taps {
     }
 }
 
-/// An id has 32 digits in one spelling.
+/// Parses an id: exactly 32 lower-case hexadecimal digits.
 fn parse(id: &[u8]) -> Option<u128> {
     let text = std::str::from_utf8(id).ok().filter(|text| text.len() == 32)?;
     text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).then_some(())?;
@@ -112,7 +113,7 @@ impl Drop for TapPass {
 /// A request that is served again without effect: it reaches no origin, and its response reaches no client.
 #[derive(Debug)]
 pub struct Replay {
-    /// The response that stands for that of the origin. `None`: none is known.
+    /// The response to use in place of the origin's. `None`: there is none.
     pub answer: Option<Answer>,
     /// Bytes of the body that are kept.
     pub limit: usize,
@@ -121,12 +122,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay, whose response is handed over at its end.
+    /// A replay. Its response is sent to `ours` at its end.
     pub fn new(answer: Option<Answer>, limit: usize, ours: oneshot::Sender<WatchedOutcome>) -> Self {
         Self { answer, limit, asked: Mutex::default(), ours: Mutex::new(Some(ours)) }
     }
 
-    /// The request that an origin would get.
+    /// Records the request that an origin would get.
     pub fn asks(&self, request: AskedRequest) {
         *self.asked.lock() = Some(request);
     }
@@ -136,7 +137,7 @@ impl Replay {
         self.asked.lock().take()
     }
 
-    /// The receiver that waits for the response.
+    /// Takes the sender for the response. `None` if it was taken before.
     pub fn waiter(&self) -> Option<oneshot::Sender<WatchedOutcome>> {
         self.ours.lock().take()
     }

@@ -27,11 +27,10 @@ use crate::transport::progress::DropBudget;
 /// silent.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// Serves the connection until it ends. `began` is the arrival of the first request's first byte,
-/// if it was a while ago.
+/// Serves the connection until it ends. `began` is the time when the first byte of the first request arrived, if that
+/// was a while ago.
 ///
-/// Not an `async fn`, whose future would reserve room for the arguments in addition to the state
-/// that is made of them.
+/// Not an `async fn`: its future would reserve room for the arguments in addition to the session made of them.
 pub(super) fn serve(
     connection: Connection,
     link: Box<H1Link>,
@@ -59,10 +58,9 @@ struct H1Session {
     client: Client,
     timer: Timer,
     requests: u64,
-    /// When the first byte of the next request came, if that was before its head is received.
+    /// When the first byte of the next request arrived, if the connection noted it before it reads the head.
     began: Option<Instant>,
-    /// Unwanted input follows: the rest of a head that was cut off, or the body of a refused
-    /// request.
+    /// True if unwanted input may follow: the rest of a head that was cut off, or the body of a refused request.
     cut: bool,
 }
 
@@ -80,9 +78,9 @@ enum NoHead {
 enum ConnectionEnd {
     /// The client is gone.
     Gone,
-    /// The connection is to be closed, which may take this much.
+    /// The connection has to be closed, within this budget.
     Close(Drain),
-    /// None comes.
+    /// The client has sent no further request for a while.
     Quiet,
 }
 
@@ -96,8 +94,8 @@ impl H1Session {
         }
     }
 
-    /// Waits for the first byte of a request, at most `span` or as long as an idle connection is
-    /// kept. Returns true if there is one; if not and there was no `span`, the connection is over.
+    /// Waits for the first byte of a request, for `span`, or without `span` for the time that idle connections are kept.
+    /// Returns true if it has arrived. If it has not and there was no `span`, the connection has to end.
     async fn wait(&mut self, span: Option<Duration>) -> bool {
         let timeouts = &self.connection.terms.timeouts;
         let mut deadline = clock::now() + span.unwrap_or(timeouts.keep_alive);
@@ -110,7 +108,7 @@ impl H1Session {
             if let Poll::Ready(more) = link.poll_ahead(cx) {
                 return Poll::Ready(matches!(more, Ok(true)));
             }
-            // A new client is about to send a request.
+            // A client without a request so far is about to send one, and gets a grace period.
             if span.is_none()
                 && !told
                 && self.connection.registered.poll_told(cx)
@@ -126,7 +124,7 @@ impl H1Session {
             if !over || span.is_none() && link.has_unread() {
                 return Poll::Pending;
             }
-            // A connection that was only polled for a moment comes back here.
+            // A connection with a `span` will wait again without one, and is counted then.
             if tight && span.is_none() {
                 pressure::DRAINED.inc();
             }
@@ -140,7 +138,7 @@ impl H1Session {
     async fn burst(&mut self) -> bool {
         let mut scratch = Scratch::take();
         let end = self.serve_each(&mut scratch).await;
-        // The client may take its time to go.
+        // The memory is released first, because the client may take long to close.
         scratch.give();
         match end {
             ConnectionEnd::Gone => return false,
@@ -176,7 +174,7 @@ impl H1Session {
         }
     }
 
-    /// Serves the rest of the last request of the connection without the configuration that it began with.
+    /// Serves the rest of the connection's last request without its original configuration, which has been dropped.
     async fn go_on(&mut self, request: &mut Request, response: &mut Response) -> ConnectionEnd {
         let (proxy, peer) = (&*self.connection.proxy, &*self.connection.peer);
         let (client, timer) = (&mut self.client, &mut self.timer);
@@ -206,7 +204,7 @@ impl H1Session {
             || self.requests >= limits.requests_per_connection
             || !clock::is_within(clock::now(), self.connection.born, config.settings.timeouts.connection_age);
         let peer = &self.connection.peer;
-        // The scheme is known for refused requests as well.
+        // Refused requests need the scheme, too.
         request.secure = peer.is_secure();
         let understood = match received {
             Ok(()) => request.understand_h1(peer.stands_in()),
@@ -267,7 +265,7 @@ impl H1Session {
                 return Poll::Ready(Err(NoHead::Fault(HeadFault::Closed)));
             };
             let polled = link.poll_request_head(cx, &config.head_limits, &mut request.head);
-            // The request line has given both or neither.
+            // Method and target come together with the request line.
             request.has_method = !request.head.target().is_empty();
             let held = request.count() + link.held();
             if let Poll::Ready(result) = polled {
@@ -328,10 +326,9 @@ impl H1Session {
         .await;
     }
 
-    /// Ends the connection such that the client gets the whole response: a close with unread bytes
-    /// of the client causes a reset, which can overtake the response and drops its unsent part. So
-    /// they are read, up to a limit; further ones stay unread until the client has had time for the
-    /// response (RFC 9112, 9.6).
+    /// Ends the connection such that the client gets the whole response. A close with unread input causes a reset, which
+    /// can overtake the response and drops its unsent part. So input is read and dropped up to a limit. Input beyond the
+    /// limit stays unread, and the close waits until the client has had time to read the response (RFC 9112, 9.6).
     async fn close(&mut self, mut drain: Drain) {
         let all_read = !self.cut && self.link().is_received() && self.link().ahead().is_empty();
         let mut shut = false;
@@ -386,12 +383,12 @@ impl H1Session {
 /// The remaining budget for reading and dropping a client's data after its response.
 struct Drain {
     budget: DropBudget,
-    /// The process or the listener ends.
+    /// True once the connection has learned that the process or the listener ends.
     told: bool,
 }
 
 impl Drain {
-    /// Ready once the time is up, of which little is left where the process or the listener ends.
+    /// Ready once the time is up. If the process or the listener ends, the time is shortened to [`GRACE`].
     fn poll_over(&mut self, cx: &mut Context<'_>, connection: &Connection, timer: &mut Timer) -> Poll<()> {
         if !self.told && connection.registered.poll_told(cx) && !connection.registered.has_time() {
             self.told = true;
@@ -411,7 +408,7 @@ fn names_another_protocol(ahead: &[u8]) -> bool {
         return false;
     }
     let protocol = words.nth(1).unwrap_or_default();
-    // The fault may show before the whole word has come.
+    // The word may be incomplete, so only the bytes that have arrived are compared.
     let known = protocol.len().min(5);
     let is_http = protocol[..known].eq_ignore_ascii_case(&b"HTTP/"[..known]);
     !protocol.is_empty() && !is_http && words.next().is_none()

@@ -33,28 +33,26 @@ use crate::transport::buffer::Buffer;
 use crate::transport::progress::{DropBudget, Taking};
 use crate::transport::stream::Stream;
 
-/// The amount of pending output, bytes, at which reading pauses, since input may require responses.
-/// Bodies and heads alone never reach it: a PING, or the reset of a download, does not have to wait
-/// for earlier output.
+/// The amount of pending output, bytes, at which reading pauses, because input may require further output. Bodies and
+/// heads alone never reach it, so a PING or the reset of a download is read even while a body is being written.
 const PAUSE: usize = 4 * COLLECT;
 /// The size of a read, bytes: a whole frame, and others after it.
 const READ: usize = 64 * 1024;
 /// The most reads in a row before other tasks of the worker have their turn.
 const READS: u32 = 4;
-/// How long a client may be silent at the end of a connection on which it has got something just
-/// now.
+/// How long a client may be silent at the end of a connection if output was sent to it shortly before.
 const LINGER: Duration = Duration::from_secs(5);
-/// The longest end of a connection, in times of `write-stall`, regardless of the client's traffic.
+/// The longest time that the end of a connection may take, whatever the client sends, as a multiple of `write-stall`.
 const LONGEST: u32 = 4;
-/// How long after the response, or the last that came of the request, a stream is reset of which
-/// the request has not ended.
+/// If a request has not ended when its response has, the stream is reset this long after the response, or after the
+/// last input of the request.
 const RESET_AFTER: Duration = Duration::from_millis(200);
 /// The time limit for a client to close the connection after it got an error.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The most requests of one connection that begin before other connections have their turn, and
-/// before the connection is checked for a client that has left: otherwise a client could request a
-/// hundred things and leave, and we would connect to origins for all of them. A connection begins
-/// one request, and twice as many each time.
+/// The most requests of one connection that begin before other connections have their turn, and before the
+/// connection checks whether its client has left. Otherwise a client could send a hundred requests and leave, and we
+/// would connect to origins for all of them. The first turn begins one request, and each further turn twice as many,
+/// up to this limit.
 const BEGUN_IN_A_ROW: u32 = 16;
 
 /// Serves the connection until it ends.
@@ -90,17 +88,17 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
 struct H2Session {
     shared: Arc<SharedState>,
     stream: Stream,
-    /// Input that is an incomplete frame, or is held back.
+    /// Unprocessed input: an incomplete frame, or frames that are held back.
     input: Buffer,
-    /// Further input is read once the earlier requests have been started.
+    /// True if further input is processed only after the earlier requests have been started.
     held_back: bool,
     /// The output being written.
     output: Buffer,
     /// Tracks if the system accepts output, which it does as long as the client reads.
     taking: Taking,
-    /// TLS buffers some of the output.
+    /// True if TLS still buffers some of the output.
     unflushed: bool,
-    /// When the client has last sent something, or was seen to have some still to take.
+    /// When the client last sent input, or was last seen to take output.
     seen_at: Instant,
     registered: RegisteredConnection,
     /// Set while ready streams run before their output is written.
@@ -108,9 +106,9 @@ struct H2Session {
     timer: Timer,
     streams: Arc<AtomicUsize>,
     requests: u64,
-    /// No stream was at work when that was last looked at.
+    /// True if no stream was active at the last check.
     quiet: bool,
-    /// When one was last.
+    /// When a stream was last seen active.
     busy_at: Instant,
     /// When the client got the first GOAWAY.
     told_at: Instant,
@@ -122,9 +120,8 @@ struct H2Session {
     born: Instant,
 }
 
-/// The streams are tasks of their own. If the connection was cut off, they would mistake that for
-/// an end by the client, so they get the error. A connection that ended in order has already given
-/// them its result.
+/// Tells the streams, which are separate tasks, if the connection was cut off: otherwise they would believe that the
+/// client has ended it. If the connection ended in order, the streams have its result already, and this has no effect.
 impl Drop for H2Session {
     fn drop(&mut self) {
         self.shared.fail(LinkError::CutOff);
@@ -132,7 +129,7 @@ impl Drop for H2Session {
 }
 
 enum Event {
-    /// The client has begun something.
+    /// The client has begun a stream.
     Arrived(NewStream),
     /// A connection error.
     Fault(Reason),
@@ -202,12 +199,12 @@ impl H2Session {
         }
         if self.gives_way() {
             pressure::REFUSED_BODIES.inc();
-            // Ending takes a moment, in which other connections would be asked to release memory
-            // too.
+            // Until the connection has ended, its memory would still count, and other connections would be asked to release
+            // memory, too.
             self.shared.give_up_holding();
             return Poll::Ready(Event::Fault(Reason::ENHANCE_YOUR_CALM));
         }
-        // Streams that wait for their turn may have more output: one write takes all of it.
+        // Streams that are ready to run may add output: let them run first, so that one write takes all of it.
         if !self.gathering && self.waiting() > 0 && self.streams.load(Ordering::Relaxed) > 0 {
             self.gathering = true;
             cx.waker().wake_by_ref();
@@ -236,21 +233,20 @@ impl H2Session {
         self.poll_limits(cx, now)
     }
 
-    /// Reads available input before the next request is started: a client that opens streams and
-    /// resets them, or leaves, would otherwise make us connect to origins at no cost of its own.
-    /// All of it is read before any of it is processed, as far as it fits: no time is spent on
-    /// requests of clients that have left, which are many under overload. Ready if there may be
-    /// more.
+    /// Reads available input before the next request is started. Otherwise a client that opens streams and resets them, or
+    /// leaves, would make us connect to origins at no cost to itself. As far as it fits, all input is read before any is
+    /// processed: under overload many clients have left, and no time is spent on their requests. Ready if there may be more
+    /// input.
     ///
-    /// Does nothing if the pending heads are large, or memory is short: a client that is to get no
-    /// further requests would otherwise make us hold all those that it has sent meanwhile.
+    /// Does nothing if the pending heads are large, or memory is short: otherwise a client whose requests are not started
+    /// could make us hold all those that it sends meanwhile.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Event>> {
         let mut unseen = false;
         let mut has_more = true;
         for _ in 0..READS {
             let heads = self.shared.waiting_heads();
             if self.waiting() >= PAUSE || heads >= HEADS || heads > 0 && pressure::is_felt() {
-                // A client that has left is gone even if some input is unread.
+                // Input stays unread here, so the socket is asked whether the client has left.
                 if heads > 0 && self.stream.socket().has_ended(cx) {
                     return Poll::Ready(Err(Event::Gone(LinkError::Io(ErrorKind::BrokenPipe))));
                 }
@@ -296,7 +292,7 @@ impl H2Session {
         Ok(())
     }
 
-    /// Receives all input, if no requests begin any more.
+    /// Processes all input, without waiting for requests to be started. For connections that start no more requests.
     fn receive_all(&mut self) -> Result<(), Reason> {
         loop {
             let before = self.input.len();
@@ -317,7 +313,7 @@ impl H2Session {
         self.unflushed || self.waiting() > 0
     }
 
-    /// Waits until all that there is to write has left the process.
+    /// Writes all pending output. Ready once it has left the process.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.poll_write(cx);
         if flushed.is_ready() {
@@ -330,7 +326,7 @@ impl H2Session {
         if self.taking.waits(self.stream.sent(), 1, now) {
             self.seen_at = now;
         }
-        // Nothing may be read meanwhile: a head may be there, and is not seen.
+        // While output waits, input may stay unread. So a head that seems late may have arrived: its time limit is extended.
         self.shared.excuse_head();
         Poll::Pending
     }
@@ -356,8 +352,8 @@ impl H2Session {
         }
     }
 
-    /// Returns true if memory is short, its client holds the most of it, and this connection has a
-    /// part in that.
+    /// Returns true if this connection has to end to release memory: memory is short, its client holds the most of it, and
+    /// this connection holds enough of that.
     fn gives_way(&self) -> bool {
         let takes_back = |client: &Arc<Holdings>| client.takes_back(|| self.shared.holding());
         pressure::is_short() && self.registered.holdings().is_some_and(takes_back)
@@ -374,16 +370,15 @@ impl H2Session {
         }
         if idle || old || self.requests >= limits.requests_per_connection || told || tight {
             self.shared.begin_to_end();
-            // Active streams have time limits of their own; a client that sent GOAWAY may reset
-            // them.
+            // Active streams go on, under their own time limits.
             self.ending = true;
             self.registered.begins_to_end();
             self.told_at = now;
         }
     }
 
-    /// Returns true if the client must know of the end by now. Streams are accepted until a PING
-    /// has come back, for which an honest client needs a round trip.
+    /// Returns true if the client has had time to learn that the connection ends. Until it acknowledges a PING, new streams
+    /// are accepted; an honest client does that within a round trip.
     fn has_ended(&self) -> bool {
         let known = clock::now().saturating_duration_since(self.told_at);
         self.ending && known >= self.terms.timeouts.write_stall
@@ -393,8 +388,7 @@ impl H2Session {
     fn poll_limits(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Event> {
         let timeouts = &self.terms.timeouts;
         let quiet = self.quiet;
-        // A peer that reads nothing gets nothing written: little is read from it, and it is given
-        // up in time.
+        // A client that reads no output is given up after a while.
         let blocked = self.taking.stuck().map(|since| since + timeouts.write_stall);
         if blocked.is_some_and(|deadline| deadline <= now) {
             return Poll::Ready(Event::Blocked);
@@ -419,7 +413,7 @@ impl H2Session {
                 false => LINGER.min(timeouts.write_stall),
             };
             deadline = longest.min(self.seen_at.max(since) + silence);
-            // The poll may have begun before the time for which it was woken.
+            // `now` is the time at which this poll began, which may be before the deadline.
             let now = Instant::now();
             if deadline <= now && now < longest && !self.stream.is_sent() {
                 self.seen_at = now;
@@ -446,7 +440,7 @@ impl H2Session {
         let CompleteRequest { stream, mut scratch, understood } = asked;
         let place = StreamPlace::take(&self.streams);
         let link = Box::new(ClientStream::new(&self.shared, stream));
-        // Before its task runs: until then, more requests may begin than there is memory for.
+        // Admission comes before the task runs: otherwise more requests could begin than there is memory for.
         scratch.admitted = exchange::admit(&mut scratch.request, &self.peer, understood);
         let (proxy, peer) = (Arc::clone(&self.proxy), Arc::clone(&self.peer));
         let task = serve_stream(proxy, peer, scratch, link, place);
@@ -505,7 +499,8 @@ impl H2Session {
         self.say_farewell().await;
     }
 
-    /// Sends pending output, and the end. The connection is over in any case.
+    /// Sends pending output and shuts the connection down. If the client does not take it in time, the connection ends
+    /// anyway.
     async fn say_farewell(&mut self) {
         let gone = poll_fn(|cx| {
             ready!(self.poll_flush(cx))?;
@@ -514,9 +509,8 @@ impl H2Session {
         let _ = tokio::time::timeout(FAREWELL, gone).await;
     }
 
-    /// Ends a connection without open streams, once the client has read all output, or has closed
-    /// its side: a close while the client still updates windows would destroy the unread part of
-    /// the last responses.
+    /// Ends a connection without open streams. Waits until the client has read all output or has closed its side: if the
+    /// client sends window updates after a close, the system resets the connection, and unread parts of responses are lost.
     async fn end(&mut self) {
         self.shared.ask_whether_read();
         self.seen_at = clock::now();
@@ -547,7 +541,7 @@ impl H2Session {
         now < until && silence < self.terms.timeouts.write_stall && !self.shared.has_read_all()
     }
 
-    /// Reads the next input, after at most this silence. With `writes`, replies are written.
+    /// Waits for input and processes it, for at most `silence`. With `writes`, pending output is written meanwhile.
     async fn hear(&mut self, silence: Duration, writes: bool) -> Heard {
         let heard = poll_fn(|cx| {
             if writes && matches!(self.poll_flush(cx), Poll::Ready(Err(_))) {
@@ -596,7 +590,7 @@ fn serve_stream(
     link: Box<ClientStream>,
     place: StreamPlace,
 ) -> impl Future<Output = ()> {
-    // Outside of the future, which would reserve room for its arguments twice.
+    // Made here and not within the future, which would reserve room for its arguments twice.
     let mut config = proxy.config();
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
     let mut client = Client::new(Link::Client(link));
@@ -633,9 +627,8 @@ fn serve_stream(
     }
 }
 
-/// Reads and drops the rest of an answered request. Clients such as curl 7.88 lose a response if
-/// they read it together with the reset after it: so a short rest is read without a reset, and a
-/// longer one is reset later.
+/// Reads and drops the rest of an answered request. Clients such as curl 7.88 lose a response if they read it together
+/// with a reset after it. So a short rest is read to its end, and the stream of a longer rest is reset only later.
 async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer) {
     let latest = clock::now() + settings.timeouts.early_response_drain;
     let mut budget = DropBudget::new(settings.limits.early_response_drain, latest);
@@ -664,7 +657,7 @@ async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer
     .await;
 }
 
-/// Logs a request with a refused head, and shows it to steps that read such.
+/// Logs a request with a refused head, and shows it to steps that read refused requests.
 async fn serve_refused_stream(
     proxy: Arc<Proxy>,
     peer: Arc<Peer>,

@@ -12,7 +12,7 @@ use crate::transport::stream::Socket;
 
 /// The text for a client without TLS: a TLS alert would be meaningless to its user.
 const ADVICE: &str = "This port accepts HTTPS only: use https://\n";
-/// The time limit for such a client to read that and to go away.
+/// The time limit for such a client to read the text and to close the connection.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Performs a handshake; a client that speaks HTTP without TLS gets a 400. The caller limits the
@@ -28,7 +28,7 @@ pub async fn accept(
 ) -> Result<FinishedHandshake<Socket>, HandshakeError> {
     // Methods begin with a capital letter, records of TLS with a number below 32.
     if socket.next_byte().await?.is_some_and(|byte| byte.is_ascii_uppercase()) {
-        // The handshake has failed in any case.
+        // The handshake has failed, whether or not the client gets the text.
         let _ = timeout(FAREWELL, advise(socket)).await;
         return Err(HandshakeError::NotTls);
     }

@@ -44,7 +44,7 @@ pub struct AcceptedConnection {
     pub local: Option<SocketAddr>,
     /// Its place among the connections.
     pub registered: RegisteredConnection,
-    /// Counts it.
+    /// Counts the connection as active.
     pub active: ActiveConnection,
 }
 
@@ -138,7 +138,7 @@ pub fn serve(
             (Stream::Plain(socket), None)
         };
         let terms = Arc::clone(&config.terms);
-        // Requests take the one that is present when they come.
+        // Each request loads the configuration that is current when the request arrives.
         drop(config);
         let born = clock::now();
         let connection = Connection { proxy, terms, peer, registered, born, half_close: listen.half_close };
@@ -176,9 +176,9 @@ struct Connection {
 }
 
 impl Connection {
-    /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes; `None` if none arrive.
-    /// `began` is set if the first byte came before the decision: the time limit of a head runs
-    /// from there. A connection that is undecided at the limit is HTTP/1, late.
+    /// Distinguishes HTTP/2 with prior knowledge from HTTP/1 by the first bytes; `None` if no bytes arrive. If the first
+    /// byte arrived before the decision, `began` is its time: the time limit of a head starts there. If that limit
+    /// passes without a decision, the connection counts as HTTP/1, and its head is too late.
     async fn sniff(&self, link: &mut H1Link, began: &mut Option<Instant>) -> Option<bool> {
         let mut timer = Timer::new(self.terms.timeouts.keep_alive);
         let mut until = clock::now() + self.terms.timeouts.keep_alive;

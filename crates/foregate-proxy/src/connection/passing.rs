@@ -1,5 +1,5 @@
-//! TLS connections that go to the proxy that Foregate replaces before TLS ends here: the ClientHello
-//! is read, and all bytes pass unchanged.
+//! TLS connections that are passed to the proxy that Foregate replaces, without terminating TLS here: only the
+//! ClientHello is read, and all bytes are forwarded unchanged.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,11 +22,11 @@ use crate::time::timer::Timer;
 use crate::transport::stream::{Socket, Stream};
 use crate::upstream::{OpeningTerms, Upstream};
 
-/// The reason of connections that pass by the name that they ask for, for metrics.
+/// The metric label of connections that are passed because of the server name in their ClientHello.
 const SERVER_NAME: &str = "server_name";
 
-/// Reads the ClientHello, at most `most` bytes, and puts it back. `None`: the connection begins with
-/// something else, or with more, which the handshake refuses.
+/// Reads the ClientHello, at most `most` bytes, and puts its bytes back. `None`: the connection begins with something
+/// else, or with a longer ClientHello. The handshake refuses both.
 ///
 /// # Errors
 ///
@@ -107,10 +107,10 @@ pub(super) async fn pass(
     }
 }
 
-/// Passes a connection on, if it is one for another proxy; otherwise gives the socket back with all
-/// of its bytes. `None`: there is nothing left to do.
+/// Passes a connection to another proxy if its server name says so. Otherwise returns the socket with all its bytes.
+/// `None`: the connection was passed, or has failed, and is done.
 ///
-/// Boxed, so that the connections that stay do not reserve room for it.
+/// The future is boxed, so that connections that are not passed do not reserve room for it.
 pub(super) fn pass_or_keep<'a>(
     (proxy, config, peer): (&'a Proxy, &'a Config, &'a Peer),
     mut socket: Socket,

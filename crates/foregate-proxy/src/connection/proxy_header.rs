@@ -8,13 +8,13 @@ use tokio::io::AsyncReadExt;
 
 use crate::transport::stream::Socket;
 
-/// The longest header, in bytes: read-ahead never exceeds it by much.
+/// The longest header, in bytes. At most little more is read ahead.
 const LONGEST: usize = 16 + MAX_V2_PAYLOAD;
 
 /// Why a header was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// The first bytes are none, or none that is allowed.
+    /// The connection does not begin with a valid header.
     #[error("{0}")]
     Header(#[from] ProxyError),
     /// The connection failed or ended.
@@ -38,8 +38,8 @@ impl HeaderError {
     }
 }
 
-/// The addresses that the header states: client and destination. `None` where it leaves them to the
-/// socket.
+/// Reads the header and returns its addresses: client and destination. `None` if the header refers to the addresses of
+/// the socket.
 ///
 /// # Errors
 ///

@@ -12,17 +12,17 @@ use super::metrics::{Counter, ShardedCounter};
 pub enum CacheOutcome {
     /// A fresh stored response.
     Hit,
-    /// A stale stored response: while it is validated, or since the client accepts it.
+    /// A stale stored response, served while it is validated, or because the client accepts it.
     Stale,
-    /// A stale stored response, since the origin fails.
+    /// A stale stored response, served because the origin fails.
     StaleError,
     /// A stored response that the origin has just declared current.
     Revalidated,
     /// Nothing usable was stored; the response came from the origin, perhaps by the fetch of another request.
     Miss,
-    /// Past the cache.
+    /// The request bypassed the cache.
     Bypass,
-    /// The client accepts no response but a stored one, and there is none.
+    /// The client accepts only a stored response, and there is none.
     Unavailable,
 }
 
@@ -71,15 +71,15 @@ pub(crate) const REASONS: [NotStored; 10] = [
 pub struct CacheFigures {
     /// Bytes of memory, bookkeeping included.
     pub bytes: usize,
-    /// The most of them.
+    /// The limit of that memory, bytes.
     pub limit: usize,
     /// Stored responses.
     pub entries: usize,
-    /// Stored responses that went to make room.
+    /// Stored responses that were removed to make room.
     pub evicted: u64,
     /// Bytes of responses that are being fetched.
     pub fetching: usize,
-    /// Bytes of responses that left the memory of the store and that clients still read.
+    /// Bytes of responses that were removed from memory while clients still read them.
     pub held: usize,
     /// Purges that are remembered.
     pub purges: usize,
@@ -100,13 +100,13 @@ pub struct ShieldFigures {
     pub name: String,
     /// Responses that came from the node that owns their address.
     pub asked: u64,
-    /// Requests that went to the origin directly, since the owner was away or declined.
+    /// Requests that went to the origin directly, because the node that owns the address was away or declined.
     pub direct: u64,
-    /// Requests of other nodes that were taken.
+    /// Requests of other nodes that this node served.
     pub served: u64,
     /// Requests on the listener of the group that none of its nodes had signed.
     pub refused: u64,
-    /// Requests that went past the store, since purges might have been missing.
+    /// Requests that did not use the store, because purges might have been missing.
     pub behind: u64,
     /// Purges of other nodes.
     pub purges: u64,
@@ -121,11 +121,11 @@ pub struct NodeFigures {
     pub name: String,
     /// Its address.
     pub address: String,
-    /// It is this one.
+    /// True for this node itself.
     pub own: bool,
-    /// It answers.
+    /// True if the node answers.
     pub up: bool,
-    /// It knows all purges of this node.
+    /// True if the node knows all purges of this node.
     pub current: bool,
 }
 
@@ -134,9 +134,9 @@ pub struct NodeFigures {
 pub struct ReserveFigures {
     /// The bucket.
     pub bucket: String,
-    /// Lookups that found a response, and that found none.
+    /// Lookups that found a response.
     pub hits: u64,
-    /// See `hits`.
+    /// Lookups that found none.
     pub misses: u64,
     /// Responses that were written.
     pub stored: u64,
@@ -158,7 +158,7 @@ pub struct ReserveFigures {
     pub purges: usize,
     /// `true` while the reserve is off, since it failed.
     pub off: bool,
-    /// `true` once the purges of the processes before are known.
+    /// `true` once the purges of earlier processes have been read.
     pub ready: bool,
 }
 
@@ -181,7 +181,7 @@ pub struct CacheCounters {
     pub bytes_in: Counter,
     /// Purges.
     pub purges: Counter,
-    /// Addresses that an unsafe request made invalid.
+    /// Addresses whose stored responses an unsafe request invalidated.
     pub invalidated: Counter,
 }
 

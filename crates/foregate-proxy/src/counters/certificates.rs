@@ -1,6 +1,6 @@
 //! Counts of certificates that the proxy obtains itself.
 
-/// Counts of the keeper since the start of the process.
+/// Counts of obtained and refused certificates since the start of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeeperCounts {
     /// Certificates obtained.
@@ -9,7 +9,7 @@ pub struct KeeperCounts {
     pub failed: u64,
     /// Handshakes for unknown names that were allowed to cause an order.
     pub demanded: u64,
-    /// Handshakes for names that may have no certificate.
+    /// Handshakes for names that are not allowed a certificate.
     pub refused: u64,
     /// Handshakes beyond the rate of on-demand certificates.
     pub limited: u64,

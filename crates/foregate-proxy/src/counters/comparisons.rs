@@ -10,7 +10,7 @@ const CLASSES: [&str; 10] =
 #[derive(Debug, Default)]
 pub struct ComparisonCounters {
     classes: [Counter; CLASSES.len()],
-    /// Comparisons that were dropped since too many waited.
+    /// Comparisons that were dropped because too many were waiting.
     pub dropped: Counter,
     /// Samples that could not be written.
     pub samples_failed: Counter,

@@ -6,7 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-/// Combinations of site, route and reason that are counted apart. Beyond: in one without names.
+/// The most combinations of site, route and reason that are counted separately. Further ones are counted by their
+/// reason alone.
 const LABELS_MOST: usize = 4096;
 /// Minutes that are remembered.
 const MINUTES: usize = 60;
@@ -50,7 +51,7 @@ pub struct FallbackCount {
     pub site: Box<str>,
     /// The pattern of the route; empty for none.
     pub route: Box<str>,
-    /// Why they have fallen back; [`HERE`]: they are served here.
+    /// Why the requests have fallen back; [`HERE`] if they were served here.
     pub reason: &'static str,
     /// How many.
     pub count: u64,

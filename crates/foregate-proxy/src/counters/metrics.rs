@@ -1,8 +1,8 @@
 //! Counters of the process.
 //!
-//! Counters of requests are spread over [`SHARDS`] cache lines, and a scrape adds them up. The
-//! first [`OWN`] threads have one each, with a single writer: that takes no locked instruction. The
-//! others share the rest.
+//! Counters of requests have [`SHARDS`] copies on separate cache lines, and a scrape adds them up. Each of the first
+//! [`OWN`] threads has a copy that only it writes, which takes no locked instruction. All other threads share the
+//! remaining copies.
 
 mod histogram;
 mod labelled;
@@ -31,22 +31,22 @@ use super::comparisons::ComparisonCounters;
 use super::fallbacks::FallbackCounters;
 use super::steps::{BLOCKED, StepCounters};
 
-/// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream
-/// [`OTHER`]; the kinds are a few dozen.
+/// The most combinations of kind, side and upstream for which a site counts errors separately. Further errors are
+/// counted by kind and side alone, under the upstream [`OTHER`]; there are only a few dozen kinds.
 const ERRORS_LIMIT: usize = 64;
-/// Routes with a histogram of their own. Beyond, they share the labels [`OTHER`].
+/// The most routes with a histogram of their own. Further routes share the labels [`OTHER`].
 pub(crate) const ROUTES_LIMIT: usize = 200;
-/// Between the two labels of a server, or of a route.
+/// The separator between the two labels of a server, or of a route.
 pub(crate) const BETWEEN: char = '\0';
 /// Copies of the counters that change with each request. A power of two.
 pub(crate) const SHARDS: usize = 16;
-/// How many of them belong to one thread alone.
+/// The number of shards that each belong to one thread alone.
 const OWN: usize = SHARDS / 2;
 
 /// A worker that was blocked for longer was blocked long, nanoseconds.
 const LONG_BLOCKED: u64 = 100_000_000;
 
-/// The label values of the statuses that a site's requests are counted by.
+/// The label values for statuses, by which the requests of a site are counted.
 pub(crate) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 /// The place of a status in [`STATUS_CLASSES`].
@@ -59,7 +59,7 @@ pub(crate) fn status_class(status: Option<u16>) -> usize {
     }
 }
 
-/// On cache lines of its own (two, because the processor fetches them in pairs).
+/// Counters on cache lines of their own (two, because the processor fetches them in pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct PaddedCounters<T>(T);
@@ -169,8 +169,8 @@ impl ShardedCounter {
 pub struct ShardedGauge([PaddedCounters<AtomicU64>; SHARDS]);
 
 impl ShardedGauge {
-    /// Adds `n`, which may be negative. Another thread may subtract a value that one has added:
-    /// only the sum is meaningful.
+    /// Adds `n`, which may be negative. One thread may subtract a value that another has added, so only the sum of all
+    /// shards is meaningful.
     pub fn add(&self, n: i64) {
         add_in_shard(|shard| self.0.get(shard).map(|shard| &shard.0), n.cast_unsigned());
     }
@@ -203,7 +203,7 @@ pub struct Metrics {
     pub requests_reset: Counter,
     /// Handshakes with clients that succeeded.
     pub handshakes_ok: Counter,
-    /// Of these, resumed.
+    /// Handshakes that resumed a session.
     pub handshakes_resumed: Counter,
     /// Requests served here and fallen back.
     pub fallbacks: FallbackCounters,
@@ -213,17 +213,17 @@ pub struct Metrics {
     pub mirrored: Counter,
     /// Copies of requests that were not answered.
     pub mirrored_failed: Counter,
-    /// Copies of requests that were not made, for the length of the body or as too many were under way.
+    /// Copies of requests that were not made, because the body was too long or too many copies were under way.
     pub mirrored_skipped: Counter,
-    /// Requests that were received with their bodies before an origin was asked.
+    /// Requests whose bodies were received completely before an origin was asked.
     pub requests_buffered: Counter,
-    /// Of these, those that went through a file.
+    /// The part of the previous count whose bodies went through a file.
     pub requests_buffered_in_files: Counter,
-    /// Responses that were received from the origin before their clients had taken them.
+    /// Responses that were received completely from the origin before their clients had taken them.
     pub responses_buffered: Counter,
-    /// Of these, those that went through a file.
+    /// The part of the previous count whose bodies went through a file.
     pub responses_buffered_in_files: Counter,
-    /// Further attempts of requests.
+    /// Attempts of requests after the first one.
     pub retries: Counter,
     /// Of these, those at another upstream.
     pub retries_elsewhere: Counter,
@@ -239,11 +239,11 @@ pub struct Metrics {
     pub spans_exported: Counter,
     /// Spans that the receiver refused, or that could not be delivered.
     pub spans_failed: Counter,
-    /// Spans that were dropped before: their request had too many, or too many waited.
+    /// Spans that were dropped before they were sent, because their request had too many, or too many were waiting.
     pub spans_dropped: Counter,
     /// Lines that were meant for log files of modules and were dropped.
     pub module_log_dropped: Arc<Counter>,
-    /// Responses that began before lines that were to be written first were in their files.
+    /// Responses that began although log lines that should have been written first were not yet in their files.
     pub module_log_late: Counter,
     /// Reloads that took effect.
     pub reloads_ok: Counter,
@@ -259,12 +259,12 @@ pub struct Metrics {
     pub latencies: Latencies,
     /// Pieces of heavy work that wait for a thread.
     pub offload_queue: Gauge,
-    /// How long they waited.
+    /// How long pieces of heavy work waited for a thread.
     pub offload_wait: WaitHistogram,
     steps: OnceLock<Arc<StepCounters>>,
     blocked: BlockedHistogram,
     sites: LabelledCounters<SiteCounters>,
-    /// By site and route, [`BETWEEN`] between them.
+    /// Counters of routes. Labels are site and route, separated by [`BETWEEN`].
     routes: LabelledCounters<RouteCounters>,
     upstreams: LabelledCounters<UpstreamCounters>,
     servers: LabelledCounters<ServerCounters>,
@@ -376,39 +376,40 @@ pub struct UpstreamCounters {
     pub reused: ShardedCounter,
     /// Connections that could not be opened.
     pub failed: Counter,
-    /// Connections closed after a response without a body, since their server had sent bytes after another one.
+    /// Connections that were closed after a response without a body, because their server had recently sent excess bytes
+    /// after another response.
     pub distrusted: Counter,
-    /// Requests for which all servers were passed over, so that one of them was tried all the same.
+    /// Requests for which all servers were avoided. One of them was tried nevertheless.
     pub all_down: Counter,
 }
 
 /// Counters of one server of an upstream.
 #[derive(Debug, Default)]
 pub struct ServerCounters {
-    /// Attempts that have failed in a way that says something about the server.
+    /// Attempts that have failed and for which the server is to blame.
     pub failures: Counter,
     /// Set while the server is avoided because it failed.
     pub is_down: AtomicBool,
     /// Times that requests began to pass over it: for failures in a row, its share of failures or its latency, or because it hung.
     pub ejections: Counter,
-    /// Health checks that have succeeded, and that have failed.
+    /// Health checks that have succeeded.
     pub probes_passed: Counter,
-    /// See `probes_passed`.
+    /// Health checks that have failed.
     pub probes_failed: Counter,
-    /// Requests in flight, connections and weight, as of the last second.
+    /// Requests in flight, updated each second, as are `connections` and `weight`.
     pub in_flight: Gauge,
     /// See `in_flight`.
     pub connections: Gauge,
     /// See `in_flight`.
     pub weight: Gauge,
-    /// The counters of its name, if it has one.
+    /// The counters of the server's host name, if its address is a name.
     pub name: ArcSwapOption<NameCounters>,
 }
 
 /// Metrics of an origin's name.
 #[derive(Debug, Default)]
 pub struct NameCounters {
-    /// Addresses that are known.
+    /// The number of known addresses of the name.
     pub addresses: Gauge,
 }
 
@@ -419,15 +420,14 @@ pub struct NameLookups {
     pub found: Counter,
     /// The name has no address.
     pub absent: Counter,
-    /// No nameserver could say.
+    /// The lookup failed: no nameserver gave an answer.
     pub failed: Counter,
 }
 
 impl Metrics {
-    /// Makes `names` the sites that are shown, and no others: those that are shown already go on
-    /// counting, and the first of the others get counters as long as there are fewer than 1,000;
-    /// the rest share those of the label `other`. The result is the counters, and for each name in
-    /// turn the index of its own.
+    /// Sets the sites that have counters. Sites that had counters before keep them. Of the new sites, the first get
+    /// counters until there are 1,000; the rest share the counters of the label `other`. Returns the counters, and for
+    /// each name, in order, the index of its counters.
     pub fn set_sites<'n>(
         &self,
         names: impl Iterator<Item = &'n Arc<str>> + Clone,
@@ -452,8 +452,8 @@ impl Metrics {
         self.sites.get(UNROUTED)
     }
 
-    /// The counters of the upstream `name`: the same ones for the same name, as long as anything
-    /// holds them. Beyond 1,000 names they are shared under the label `other`.
+    /// The counters of the upstream `name`. Calls with the same name get the same counters as long as anything holds them.
+    /// Beyond 1,000 names, further names share the counters of the label `other`.
     pub fn upstream(&self, name: &str) -> Arc<UpstreamCounters> {
         self.upstreams.get(name)
     }
@@ -474,7 +474,7 @@ impl Metrics {
         self.proxy_headers_refused.count(kind);
     }
 
-    /// The counters of the pipeline's steps; the names count the first time.
+    /// The counters of the pipeline's steps. The first call creates them with `names`; later calls ignore `names`.
     pub fn steps(&self, names: impl ExactSizeIterator<Item = &'static str>) -> &Arc<StepCounters> {
         self.steps.get_or_init(|| Arc::new(StepCounters::new(names)))
     }
@@ -517,7 +517,7 @@ impl Metrics {
         self.upstreams.all()
     }
 
-    /// By upstream and server, [`BETWEEN`] between them.
+    /// The counters of servers. Labels are upstream and server, separated by [`BETWEEN`].
     pub(crate) fn servers(&self) -> Vec<(Arc<str>, Arc<ServerCounters>)> {
         self.servers.all()
     }

@@ -1,4 +1,4 @@
-//! Counters of the process. They are below everything that counts; [`crate::telemetry`] shows them.
+//! Counters of the process. They know nothing of the code that counts; [`crate::telemetry`] exposes them.
 
 pub mod cache;
 pub mod certificates;

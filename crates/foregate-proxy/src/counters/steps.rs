@@ -1,4 +1,4 @@
-//! Counters of the steps of modules; steps that are suspended because they panicked, and steps that
+//! Counters of the steps of modules. They also record which steps are suspended because they panicked, and which steps
 //! run on the threads for heavy work because they blocked a worker.
 
 use std::cell::Cell;
@@ -12,24 +12,23 @@ use parking_lot::Mutex;
 
 use super::metrics::{Counter, SHARDS, add_in_shard};
 
-/// Panics of one step, within [`PANIC_SPAN`] of each other, that open its circuit breaker.
+/// The number of panics of one step within [`PANIC_SPAN`] that opens its circuit breaker.
 const PANICS: u64 = 5;
-/// See [`PANICS`], milliseconds.
+/// The span in which [`PANICS`] are counted, milliseconds.
 const PANIC_SPAN: u64 = 10_000;
-/// How long a step is not run after that, milliseconds; then it is tried again.
+/// How long a step is not run after its circuit breaker has opened, milliseconds. Then it is tried again.
 const OPEN: u64 = 10_000;
-/// Names that one step may have counted. They are constants of the program; the limit is there to
-/// be one.
+/// The most event names that one step may count. Names are constants of the program, so the limit is only a safeguard.
 const EVENTS: usize = 64;
-/// Parts of the configuration that one step may have counted, each with an event. Beyond, they are
-/// counted together.
+/// The most pairs of an event and a part of the configuration that one step may count. Further parts are counted
+/// together.
 const TALLIES: usize = 1000;
 /// The name under which further parts are counted.
 const OTHERS: &[u8] = b"(others)";
 /// A step that held its worker for longer than this is counted as having blocked it.
 pub(crate) const BLOCKED: Duration = Duration::from_millis(10);
-/// One in this many phases with steps is timed: looking at the clock costs as much as many a step.
-/// A prime number, so that it is not always the same phase where all requests have as many.
+/// One in this many phases with steps is timed, because to read the clock costs as much as some steps. A prime
+/// number: if all requests have the same number of phases, it is not always the same phase that is timed.
 const SAMPLE: u32 = 17;
 /// How long all phases are timed after a task has held its worker, milliseconds.
 const CLOSE_LOOK: u64 = 5_000;
@@ -45,12 +44,11 @@ const SLOW_SETTINGS: usize = 64;
 #[derive(Debug)]
 pub struct StepCounters {
     steps: Box<[StepCounter]>,
-    /// Runs, by shard and step: they change with each request.
+    /// The runs of each step. They have shards, because they change with each request.
     runs: Box<[Box<[AtomicU64]>]>,
     /// Until when all phases are timed, milliseconds since [`START`].
     close_look: AtomicU64,
-    /// Until when any of the steps is suspected, slow or broken, at most; in milliseconds of the
-    /// steady clock.
+    /// The latest time until which any step may be suspected, slow or broken; in milliseconds of the steady clock.
     watched: Arc<AtomicU64>,
 }
 
@@ -62,7 +60,7 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub struct StepCounter {
     /// Its name.
     pub name: &'static str,
-    /// Requests that it ended.
+    /// Requests that the step ended.
     pub stops: Counter,
     /// Requests that it would have ended, in a dry run.
     pub dry_stops: Counter,
@@ -84,14 +82,13 @@ pub struct StepCounter {
     pub breaks: Counter,
     /// Requests that it and its filters have asked for.
     pub fetches: Counter,
-    /// Of these, without an answer.
+    /// Fetches without an answer.
     pub fetches_failed: Counter,
     /// Runs that were timed.
     pub timed: Counter,
     /// How long these took, nanoseconds.
     pub nanos: Counter,
-    /// Runs among these that held a worker for more than 10 ms, and bodies of which a piece has
-    /// held its filter so long.
+    /// Timed runs that held a worker for more than 10 ms, and bodies for which the step's filter took as long on one piece.
     pub blocked: Counter,
     /// Requests on which a step that is declared light ran on the threads for heavy work.
     pub moved: Counter,
@@ -99,16 +96,15 @@ pub struct StepCounter {
     tallies: Mutex<Tallies>,
     breaker: Breaker,
     slowness: Slowness,
-    /// That of all steps.
+    /// [`StepCounters::watched`], which all steps share.
     watched: Arc<AtomicU64>,
 }
 
-/// The time until which the step is suspected of blocking its worker, and the time until which it
-/// is known to with some settings; in milliseconds of the steady clock.
+/// The time until which the step is suspected of blocking its worker, and the time until which it is known to block
+/// with some settings; in milliseconds of the steady clock.
 ///
-/// A step that ran while much time passed is suspected. The system may have run another process
-/// instead, so the processor time of a suspect is measured, which costs a system call before and
-/// after each of its runs.
+/// A step is suspected if a run of it took long. The system may have run another process meanwhile, so the processor
+/// time of a suspected step is measured. That costs a system call before and after each run.
 #[derive(Debug, Default)]
 struct Slowness {
     suspected: AtomicU64,
@@ -116,33 +112,32 @@ struct Slowness {
     of_settings: Mutex<Vec<Slow>>,
 }
 
-/// Settings with which a step is slow: one regular expression of one site must not cost the others
-/// their workers.
+/// Settings with which a step is slow. Only runs with these settings leave the workers, so that a slow regular
+/// expression of one site does not block the workers for other sites.
 #[derive(Debug)]
 struct Slow {
     settings: usize,
     until: u64,
-    /// The smallest slow input, bytes. An input of less than half of it takes less than half of the
-    /// time, as steps read their input once: it delays no one, and need not wait behind larger
-    /// ones.
+    /// The smallest slow input, bytes. Steps read their input once, so an input of less than half this size takes less than
+    /// half the time. It may run on a worker, and does not have to wait behind larger inputs.
     from: usize,
 }
 
 /// The part of a step's input that determines its run time.
 #[derive(Debug, Clone, Copy)]
 pub struct StepInput {
-    /// Identifies the settings by their address. The record of settings that another object has
-    /// replaced after a reload is forgotten in time.
+    /// Identifies the settings by their address. If a reload puts other settings at the same address, the record of the old
+    /// ones expires after a while.
     pub settings: usize,
-    /// How much there is to look at, bytes.
+    /// The size of the input, bytes.
     pub size: usize,
 }
 
 /// Counts by event and part.
 type Tallies = HashMap<(&'static str, Box<[u8]>), u64, foldhash::fast::RandomState>;
 
-/// Panics so far within the present span, and until when the step is not run; in milliseconds of
-/// the steady clock.
+/// The circuit breaker of a step: the panics in the present span, its start, and the time until which the step is
+/// not run; in milliseconds of the steady clock.
 #[derive(Debug, Default)]
 struct Breaker {
     panics: AtomicU64,
@@ -178,12 +173,13 @@ impl StepCounters {
         self.get(step).is_some_and(is_watched)
     }
 
-    /// A task has held its worker for longer than [`BLOCKED`]: it may have been a step.
+    /// Has all phases timed for a while: a task has held its worker for longer than [`BLOCKED`], and a step may be the
+    /// cause.
     pub(crate) fn look_closely(&self) {
         self.close_look.store(since_start(Instant::now()) + CLOSE_LOOK, Ordering::Relaxed);
     }
 
-    /// Returns true if the steps of a phase are timed. The time may be as old as the poll.
+    /// Returns true if the steps of a phase should be timed. `now` may be the time at which the poll began.
     #[inline]
     pub fn is_timed(&self, now: impl FnOnce() -> Instant) -> bool {
         thread_local! {
@@ -296,7 +292,7 @@ impl StepCounter {
         shown
     }
 
-    /// Returns true if anything besides runs was counted.
+    /// Returns true if there are faults or events to report.
     pub(crate) fn has_news(&self) -> bool {
         let faults = [&self.panics, &self.broken, &self.shed, &self.bails, &self.breaks];
         faults.iter().any(|counter| counter.get() > 0) || !self.events.lock().is_empty()
@@ -312,33 +308,33 @@ impl StepCounter {
         }
     }
 
-    /// Watches the step until then, for the reason of `since`.
+    /// Watches the step until `until`, for the reason that `since` stands for.
     fn watch(&self, since: &AtomicU64, until: u64) {
         since.store(until, Ordering::Relaxed);
         self.watched.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Returns true if [`used`](Self::used) has to be called for its next run.
+    /// Returns true if the processor time of the next run has to be measured and passed to [`used`](Self::used).
     #[inline]
     pub fn is_suspected(&self, now: u64) -> bool {
         let until = self.slowness.suspected.load(Ordering::Relaxed);
         until != 0 && now < until
     }
 
-    /// Returns true if it is declared light and is not, with some settings.
+    /// Returns true if the step is declared light but is slow with some settings.
     #[inline]
     fn may_be_slow(&self, now: u64) -> bool {
         let until = self.slowness.known.load(Ordering::Relaxed);
         until != 0 && now < until
     }
 
-    /// Returns true if it is declared light and is not, with this input.
+    /// Returns true if the step is declared light but is slow with this input.
     #[inline]
     pub fn is_slow(&self, input: impl FnOnce() -> StepInput, now: u64) -> bool {
         self.may_be_slow(now) && self.slowness.holds(input(), now)
     }
 
-    /// Records the processor time of a run, wherever that was.
+    /// Records the processor time of a run, on a worker or on a thread for heavy work.
     pub fn used(&self, processor: Duration, input: StepInput, now: u64) {
         if processor < BLOCKED {
             return;
@@ -362,7 +358,7 @@ impl StepCounter {
         until != 0 && now < until
     }
 
-    /// Records a panic of a step that requests can go on without.
+    /// Records a panic of an optional step.
     pub fn panicked(&self, now: u64) {
         let breaker = &self.breaker;
         if now.saturating_sub(breaker.since.load(Ordering::Relaxed)) > PANIC_SPAN {
@@ -385,7 +381,7 @@ impl Slowness {
         live.clone().count() >= SLOW_SETTINGS || live.any(is_it)
     }
 
-    /// Records a slow run. Returns true if these settings are known from now on.
+    /// Records a slow run. Returns true if these settings were not known as slow before, and are now.
     fn note(&self, input: StepInput, now: u64) -> bool {
         let mut slow = self.of_settings.lock();
         slow.retain(|slow| now < slow.until);

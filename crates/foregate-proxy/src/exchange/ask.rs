@@ -77,7 +77,7 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
     }
     let extended = exchange.request.upgrade.is_some() && exchange.down.client.link.is_h2();
     if extended && (200..300).contains(&exchange.response.status) {
-        // To the client a 2xx would say that the tunnel is open (RFC 8441, section 5).
+        // The client would read a 2xx as an open tunnel (RFC 8441, section 5).
         return Err(Error::NoUpgrade.into());
     }
     if exchange.request.verbatim.is_some() {
@@ -100,8 +100,8 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
     Ok(shape_or_send(exchange, source))
 }
 
-/// To which protocols the client has to switch: the origin must say so with 426 (RFC 9110, section
-/// 15.5.22), and the client can only ask for it over HTTP/1.1.
+/// The protocols to one of which the client has to switch. The origin must name them in a 426 (RFC 9110, section
+/// 15.5.22), and the client can ask for a switch only over HTTP/1.1.
 fn required_upgrade(exchange: &Exchange<'_>) -> Option<Vec<u8>> {
     let can_switch =
         matches!(exchange.down.client.link, Link::H1(_)) && exchange.request.head.version == Version::Http11;
@@ -109,12 +109,12 @@ fn required_upgrade(exchange: &Exchange<'_>) -> Option<Vec<u8>> {
     is_required.then(|| connection::upgrade(&exchange.response.headers).map(<[u8]>::to_vec)).flatten()
 }
 
-/// A client that asks an upstream.
+/// The client's side while an upstream is asked.
 struct ClientAsks<'e, 'a> {
     down: &'e mut Downstream<'a>,
     request: &'e mut Request,
     response: &'e mut ResponseHead,
-    /// The client's connection has room for the head of a response.
+    /// True if the client's connection has room for the head of a response.
     has_room: bool,
 }
 
@@ -145,7 +145,7 @@ impl Asker for ClientAsks<'_, '_> {
         if !self.down.upload.is_done() {
             self.down.poll_upload(cx, origin)?;
         } else if let Poll::Ready(Err(_)) = origin.poll_flush(cx) {
-            // An origin may close its side and still have an answer for us, which comes next.
+            // An origin may close its side and still have sent a response, which is read next.
         }
         self.has_room = self.down.client.link.poll_room(cx).is_ready();
         Ok(self.has_room)
@@ -163,7 +163,7 @@ impl Asker for ClientAsks<'_, '_> {
     ) -> Poll<Result<(), Error>> {
         let (down, now) = (&mut *self.down, clock::now());
         if !self.has_room {
-            // The origin has not been listened to meanwhile.
+            // Nothing has been read from the origin meanwhile, so its time limit starts again.
             down.progress.uploaded_all(now);
         }
         if let Poll::Ready(error) = down.poll_gone_at(cx, now) {
@@ -190,12 +190,12 @@ impl Asker for ClientAsks<'_, '_> {
     }
 
     fn may_repeat(&mut self, error: &Error) -> bool {
-        // A body that has been taken from the client must still be at hand.
+        // If some of the body has been read from the client, it must still be available.
         if !self.down.upload.is_at_hand() {
             return false;
         }
-        // The origin takes the steps of a handshake on one connection alone: its client has to
-        // start the handshake over.
+        // The origin accepts all requests of an authentication handshake on a single connection only. That connection is gone,
+        // so the client has to start the handshake again.
         let ends_handshake = error.side() == Side::Upstream
             && !error.is_before_sending()
             && authentication::has_credentials(&self.request.head.headers);

@@ -1,4 +1,4 @@
-//! The fields of a request as its client has sent them, for steps that look at them once there is a response.
+//! A copy of the request's fields, for steps that look at them when they judge the response.
 
 use foregate_module::Fields;
 use foregate_wire::HeaderList;
@@ -6,10 +6,10 @@ use foregate_wire::HeaderList;
 use crate::limits::pressure::Charge;
 use crate::message::request::Request;
 
-/// How much memory lies ready for the next request, bytes and fields.
+/// The memory that is kept for the next request, in bytes and in fields.
 const KEPT: (usize, usize) = (4096, 64);
 
-/// A copy of the request's fields as the origin got them, which responses are judged by.
+/// A copy of the request's fields from before the request was prepared for the origin.
 #[derive(Debug, Default)]
 pub(super) struct SentFields {
     fields: HeaderList,
@@ -18,14 +18,14 @@ pub(super) struct SentFields {
 }
 
 impl SentFields {
-    /// Keeps the fields as they are.
+    /// Copies the present fields of the request.
     pub fn keep(&mut self, request: &Request) {
         self.fields.clone_from(&request.head.headers);
         self.charge.set(self.fields.memory());
         self.is_kept = true;
     }
 
-    /// Forgets them, to lie ready for another request.
+    /// Drops the fields and keeps the memory for another request.
     pub fn put_away(&mut self) {
         if std::mem::take(&mut self.is_kept) {
             self.fields.clear();
@@ -34,7 +34,7 @@ impl SentFields {
         }
     }
 
-    /// The fields, where they were kept.
+    /// The fields, if they were copied.
     pub fn fields(&self) -> Option<&HeaderList> {
         self.is_kept.then_some(&self.fields)
     }

@@ -1,4 +1,4 @@
-//! The part of an exchange that is elsewhere while a heavy step runs.
+//! The state of an exchange that is lent to another thread while a heavy step runs.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
 
-/// The part of an exchange that is elsewhere while a heavy step runs or waits for a thread.
+/// The state of an exchange that is lent out while a heavy step runs or waits for a thread.
 pub(super) struct Away {
-    /// Owned by the first to take it: the thread, or the exchange at a timeout, when the client has
-    /// gone, or at its end.
+    /// The state. Either the thread takes it to run the step, or the exchange takes it back first: at a timeout, when the
+    /// client has gone, or at its own end.
     pub(super) moved: Mutex<Option<HeavyState>>,
     /// The effective client so far.
     pub client: Option<IpAddr>,

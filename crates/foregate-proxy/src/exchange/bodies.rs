@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::link::filter::{Filter, chain};
 use crate::link::sweep::{Of, Sweep};
 
-/// The filters that steps have put before the response's body, as far as they fit the response.
+/// The filters that steps have added to the response's body. Filters that do not fit the response are left out.
 pub(super) fn take_response_filters(exchange: &mut Exchange<'_>) -> Vec<Filtered> {
     let Some(run) = &mut exchange.modules.run else { return Vec::new() };
     let mut filters = std::mem::take(&mut run.state.response_filters);
@@ -63,8 +63,8 @@ pub(super) fn count_filters(exchange: &Exchange<'_>, filter: &mut Filter) {
     filter.chain.report(&mut moved, &mut found);
 }
 
-/// Makes the origin send a whole response, if a step changes it differently each time, or may need
-/// all of it and could not ask again.
+/// Changes the request so that the origin sends a whole response, if a step changes each response differently, or if a
+/// step may need all of it and the request could not be sent again.
 pub(super) fn renew(exchange: &mut Exchange<'_>) {
     let Some(plan) = exchange.plan() else { return };
     let (renews, tries_parts) = (plan.renews(), !plan.parts().is_empty());
@@ -81,7 +81,7 @@ pub(super) fn renew(exchange: &mut Exchange<'_>) {
     }
 }
 
-/// Puts the filters that steps have asked for before the request's body.
+/// Adds the filters that steps have asked for to the request's body.
 pub(super) fn filter_request(exchange: &mut Exchange<'_>) -> Result<(), Error> {
     let account = exchange.account();
     let Some(run) = &mut exchange.modules.run else { return Ok(()) };

@@ -1,5 +1,4 @@
-//! The cache in an exchange: looking for a stored response, waiting for the fetch of another
-//! request, and leading one.
+//! The cache in an exchange: looks for a stored response, waits for the fetch of another request, or leads a fetch.
 
 mod fetch;
 mod key;
@@ -58,11 +57,11 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
             }
             Ok(step)
         }
-        // Apart, since they are large and hits in memory do without.
+        // In a future of its own, because it is large and hits in memory do not need it.
         StoreLookup::Disk(looking) => Box::pin(look_on_disk(exchange, settings, upstream, *looking)).await,
         StoreLookup::Recorded(recordings, step) => {
             for recording in recordings {
-                // The purge counts in any case, and the log tells where it was not written.
+                // The purge takes effect even if it was not written, and the log reports that.
                 recording.await;
             }
             Ok(step)
@@ -161,8 +160,8 @@ fn look(
     Ok(looked)
 }
 
-/// Reads the demands of a request. Credentials count even if a step has removed them (unless the
-/// settings ignore that), or has replaced them by a field with the user.
+/// Reads the demands of a request on the cache. A request counts as one with credentials even if a step has removed
+/// them (unless the settings ignore removed ones), or has replaced them by a field with the user.
 fn demand(
     exchange: &Exchange<'_>,
     request: &foregate_cache::Request<'_>,
@@ -189,7 +188,7 @@ fn request_of<'r>(exchange: &'r Exchange<'_>) -> foregate_cache::Request<'r> {
     }
 }
 
-/// Decides by the result of the lookup.
+/// Looks in memory, and decides by the result.
 fn found(
     exchange: &mut Exchange<'_>,
     settings: &CacheSettings,
@@ -245,7 +244,7 @@ async fn look_on_disk(
     }
 }
 
-/// Nothing is stored.
+/// Decides for a request without a stored response.
 fn missed(
     exchange: &mut Exchange<'_>,
     upstream: usize,
@@ -286,8 +285,8 @@ fn judge(
             StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::Unavailable => unavailable(exchange),
-        // A file is fetched again rather than validated: its head lies after its body, and both are
-        // written once.
+        // A response in a file is fetched again instead of validated: the file is written only once, so its head cannot be
+        // replaced.
         _ if file.is_some() => {
             let variant = variant_of(exchange, &object);
             missed(exchange, upstream, located, demands, variant)
@@ -343,13 +342,13 @@ fn judge(
     }
 }
 
-/// Returns whether the origin has failed to validate the response, which is served in its place.
+/// Returns whether the stale response is served because the origin has failed to validate it.
 fn serves_outage(exchange: &Exchange<'_>, object: &Object) -> bool {
     let now = exchange.proxy.cache.time();
     object.outage(now) != Outage::None && object.head.covers_failure(Failure::NoResponse, now)
 }
 
-/// The key of the variant that a stored response is.
+/// The key of a stored response as a variant of its address. `None` if the address does not vary.
 fn variant_of(exchange: &Exchange<'_>, object: &Object) -> Option<foregate_cache::Key> {
     let vary = object.head.vary.as_ref()?;
     Some(object.key().variant(vary.variant, &exchange.proxy.cache.secret))
@@ -362,8 +361,8 @@ fn unavailable(exchange: &mut Exchange<'_>) -> StoreLookup {
     StoreLookup::StepResult(Step::Failed(Error::NotCached))
 }
 
-/// Answers with a stored response. `fields` are those of the client's request, where the exchange
-/// has others by now.
+/// Answers with a stored response. `fields` are the fields of the client's request, if the exchange's request has other
+/// fields by now.
 fn serve(
     exchange: &mut Exchange<'_>,
     settings: &CacheSettings,
@@ -392,8 +391,8 @@ fn serve(
     shape_or_send(exchange, BodySource::Cached(link, length))
 }
 
-/// Writes the head of the answer from a stored head, and returns the part of the body that belongs
-/// to it. A step that needs all of a body gets it.
+/// Writes the head of the answer from a stored head, and returns the part of the body to send. If a step needs the
+/// whole body, that is all of it.
 fn answer(
     exchange: &mut Exchange<'_>,
     head: &StoredHead,
@@ -424,7 +423,7 @@ fn answer(
     answer
 }
 
-/// Adds this cache's member of Cache-Status, if that is asked for.
+/// Adds this cache's entry to the field Cache-Status, if the settings ask for it.
 fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &StoredHead, status: u16) {
     let Some(name) = &settings.status_name else { return };
     let Some(cached) = &exchange.rare.cached else { return };
@@ -448,8 +447,8 @@ fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &St
     told.write(name, &mut exchange.response.headers);
 }
 
-/// Records a response straight from the origin on a route that caches: it may make stored ones
-/// invalid, and fields for caches are removed.
+/// Handles a response that came from the origin past the cache, on a route with a cache. It may invalidate stored
+/// responses, and fields for caches are removed from it.
 pub(super) fn answered(exchange: &mut Exchange<'_>) {
     let Some(settings) = exchange.routed.route.and_then(|route| route.cache.get()) else { return };
     invalidate(exchange, settings);
@@ -467,8 +466,7 @@ pub(super) fn answered(exchange: &mut Exchange<'_>) {
     told.write(name, &mut exchange.response.headers);
 }
 
-/// A request that changes something makes the stored responses for its address invalid (RFC 9111,
-/// section 4.4).
+/// Invalidates the stored responses for the address of an unsafe request (RFC 9111, section 4.4).
 fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     if !invalidates(&exchange.request.head.method, exchange.response.status) {
         return;
@@ -494,8 +492,8 @@ fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     }
 }
 
-/// A 200 to a HEAD updates the stored response, or shows that it is an old one (RFC 9111, section
-/// 4.3.5).
+/// Updates the stored response after a 200 to a HEAD, or removes it if the 200 shows that it is outdated (RFC 9111,
+/// section 4.3.5).
 fn update_by_head(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let Some(stale) = exchange.rare.cached.as_mut().and_then(|cached| cached.stale.take()) else { return };
     if exchange.response.status != 200 || exchange.request.head.method != Method::Head {

@@ -27,29 +27,28 @@ use crate::time::timer::Timer;
 use crate::tls;
 use crate::upstream::{Addresses, OwnConnections};
 
-/// How long after the start of its request a waiting HTTP/1 client is not watched, and an end of
-/// its side has no effect.
+/// For this long after the start of its request, a waiting HTTP/1 client is not watched: if it closes its side, that
+/// has no effect yet.
 const UNWATCHED: Duration = Duration::from_millis(200);
 
 /// The facts about a client's connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where the client is and where it connected to, after the PROXY protocol.
+    /// The addresses of the client and of the destination. A PROXY protocol header replaces those of the socket.
     pub addresses: Addresses,
     /// Its address as text, as in fields for origins; empty for a Unix socket.
     pub client_text: Box<str>,
-    /// The resources that it and its other connections hold.
+    /// The resources that all connections of the client hold.
     pub holdings: Option<Arc<Holdings>>,
     /// Connections to origins for this client alone, once there are some.
     pub own: OnceLock<Arc<OwnConnections>>,
-    /// Its handshake, over TLS. The listener's present acceptor decides which names the handshake
-    /// covers.
+    /// The TLS handshake; `None` without TLS. The listener's present acceptor decides which names the handshake covers.
     pub tls: Option<Arc<tls::TlsInfo>>,
-    /// The listener that it came to, as it was then.
+    /// The listener that accepted the connection, with its settings at that time.
     pub listen: Option<Arc<Listen>>,
-    /// The handshake no longer satisfies the settings of its own name: the client has to reconnect.
+    /// True if the handshake no longer satisfies the settings of its server name: the client has to reconnect.
     pub outdated: AtomicBool,
-    /// Its request is served again, without effect.
+    /// Set if the client's request is a replay, served again without effect.
     pub replay: Option<Arc<Replay>>,
 }
 
@@ -88,7 +87,7 @@ impl Peer {
         StandIn { name: self.tls.as_ref().and_then(|info| info.sni.as_deref()), local: self.addresses.local }
     }
 
-    /// Where requests of this connection come in.
+    /// The listener and the port through which requests of this connection come.
     pub fn entrance(&self) -> Entrance<'_> {
         Entrance {
             listener: self.listen.as_ref().map(|listen| &listen.address),
@@ -114,7 +113,7 @@ fn text_of(address: IpAddr) -> String {
 /// The client's end of an exchange.
 #[derive(Debug)]
 pub struct Client {
-    /// Bodies come and go here.
+    /// The connection or stream through which bodies are read and written.
     pub link: Link,
     /// Set once any byte of a final head has been handed over.
     pub head_sent: bool,
@@ -125,12 +124,12 @@ pub struct Client {
     pub close_soon: bool,
     /// Set if an HTTP/1 client that has closed its sending side still gets its response.
     pub half_close: bool,
-    /// The connection can go on with a request whose configuration has gone.
+    /// True if the connection can continue a request whose configuration has been dropped.
     pub may_move: bool,
-    /// The rest of such a request. Boxed twice, so that the field takes only one pointer in every
-    /// client.
+    /// The rest of a request whose configuration has been dropped. Boxed twice, so that the field takes only one pointer in
+    /// each client.
     pub moved: Option<Box<Box<dyn MovedRequest>>>,
-    /// From when on the present request is watched.
+    /// The time from which the client is watched during the present request.
     watched_from: Instant,
     /// Bytes of the request's body that were dropped without a reader.
     pub dropped: usize,
@@ -154,10 +153,10 @@ pub struct MovedEnds<'a> {
 
 /// The rest of a request that ended with [`Outcome::Moved`]. It borrows nothing.
 pub trait MovedRequest: std::fmt::Debug + Send {
-    /// Its slim configuration.
+    /// The slim configuration with which the request continues.
     fn config(&self) -> Arc<Config>;
 
-    /// Serves it to its end.
+    /// Serves the rest of the request.
     fn go_on<'a>(self: Box<Self>, ends: MovedEnds<'a>) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 }
 
@@ -182,9 +181,9 @@ impl Client {
         self.watched_from = began + UNWATCHED;
     }
 
-    /// When it is time to look if the client is still there; `None` where it is now. Most answers
-    /// come so soon that looking would cost more than it saves; streams of HTTP/2 are always
-    /// watched, because their resets are a way to attack.
+    /// The time at which the first check is due whether the client is still there; `None` if it is due now. Most
+    /// responses come so soon that an earlier check would cost more than it saves. HTTP/2 streams are always watched,
+    /// because attackers can reset them.
     pub fn unwatched_until(&self, now: Instant) -> Option<Instant> {
         (!self.link.is_h2() && now < self.watched_from).then_some(self.watched_from)
     }
@@ -234,8 +233,7 @@ impl Client {
                     BodyLength::Empty | BodyLength::UntilClose => {}
                 }
                 if framing != BodyLength::Tunnel {
-                    // The field is meant for the next hop alone, and declares that (RFC 9110,
-                    // section 7.8).
+                    // `Upgrade` applies to the next hop only, so `Connection` has to name it (RFC 9110, section 7.8).
                     let requires_upgrade = head.headers.contains(NameId::Upgrade);
                     match (self.close, requires_upgrade) {
                         (true, true) => write_field(out, b"Connection", b"upgrade, close"),
@@ -253,14 +251,14 @@ impl Client {
             }
             Link::Client(link) => {
                 let status = if length == BodyLength::Tunnel { 200 } else { head.status };
-                // Trailers may follow a body from HTTP/2 even where its length is known.
+                // A body from HTTP/2 may have trailers even if its length is known.
                 link.send_head(status, &head.headers, length, head.version == Version::Http2)
             }
             Link::H2(_) | Link::Cached(_) | Link::Ahead(_) => Err(LinkError::H2),
         }
     }
 
-    /// Sends an interim response (RFC 9110, section 15.2); HTTP/1.0 knows none.
+    /// Sends an interim response (RFC 9110, section 15.2), except over HTTP/1.0, which has none.
     ///
     /// # Errors
     ///
@@ -290,8 +288,8 @@ impl Client {
         }
     }
 
-    /// Reads and drops an unwanted body, `most` bytes of the request at most: an HTTP/1 client that
-    /// writes all of it before it reads would not reach the response.
+    /// Reads and drops an unwanted body, at most `most` bytes of the request. Otherwise an HTTP/1 client that writes its
+    /// whole body before it reads would not get to the response.
     pub fn drop_body(&mut self, cx: &mut Context<'_>, most: usize) {
         let Link::H1(link) = &mut self.link else { return };
         while self.dropped < most {
@@ -310,8 +308,8 @@ impl Client {
         }
     }
 
-    /// Ready once the client has given up on the exchange. Where it has ended its side, `timer`
-    /// tells when that counts.
+    /// Ready once the client has given up on the exchange. If an HTTP/1 client has closed its sending side, that counts
+    /// only after a while; `timer` waits for that.
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>, timer: &mut Timer) -> Poll<LinkError> {
         if let Poll::Ready(error) = self.link.poll_abandoned(cx) {
             return Poll::Ready(error);
@@ -335,7 +333,7 @@ impl Client {
 /// section 6).
 fn h1_framing(request: &Request, status: u16, length: BodyLength, close: bool) -> (BodyLength, bool) {
     let close = close || !request.keep_alive;
-    // A second guard: bytes after a head that has no body would be the next response to the client.
+    // A safeguard: if a response may have no body, the client would read any bytes after its head as the next response.
     let bodiless =
         request.head.method == foregate_wire::Method::Head || matches!(status, 100..=199 | 204 | 304);
     let length = if bodiless && length != BodyLength::Tunnel { BodyLength::Empty } else { length };
@@ -345,7 +343,7 @@ fn h1_framing(request: &Request, status: u16, length: BodyLength, close: bool) -
         }
         BodyLength::Chunked | BodyLength::UntilClose => (BodyLength::Chunked, close),
         BodyLength::Tunnel => (BodyLength::Tunnel, true),
-        // The field describes the response to a GET; it stays among the others.
+        // Here `Content-Length` describes the response to a GET, and stays among the other fields.
         BodyLength::Empty if request.head.method == foregate_wire::Method::Head || status == 304 => {
             (BodyLength::Empty, close)
         }

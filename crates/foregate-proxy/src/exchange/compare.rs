@@ -1,7 +1,7 @@
-//! Comparing a response with that of the proxy that Foregate replaces.
+//! Compares a response with the response of the proxy that Foregate replaces.
 //!
-//! The request goes to the old proxy in a task of its own, as the client has sent it. The client's response is not
-//! held up: its head is copied as it is sent, its body is hashed as it passes, and both are handed over at its end.
+//! A separate task sends the request to the old proxy as the client has sent it. The client's response is not delayed:
+//! its head is copied when it is sent, its body is read as it passes, and both are handed over at the end.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ pub(super) struct WatchedAnswer {
     pub account: Account,
     pub answer: Option<Answer>,
     pub ours: oneshot::Sender<WatchedOutcome>,
-    /// The id of a request that comes back at a tap.
+    /// The id by which a tap recognises the request.
     pub id: Option<String>,
-    /// The request that is served once more at the end.
+    /// The request to serve again at the end of the response.
     pub tapped: Option<Box<TappedRequest>>,
 }
 
-/// A request that the old proxy answers, and all that its comparison needs beside the responses.
+/// A request that the old proxy answers, with everything that the comparison needs in addition to the responses.
 pub(super) struct TappedRequest {
     pub proxy: Arc<Proxy>,
     pub config: Arc<Config>,
@@ -76,7 +76,7 @@ pub(super) struct Compared<'a> {
     pub account: Account,
 }
 
-/// Begins a comparison of the request, if it is one of those that are compared.
+/// Begins a comparison, if this request is to be compared.
 pub(super) fn begin(
     compared: &Compared<'_>,
     route: &Route,
@@ -121,7 +121,7 @@ pub(super) fn begin(
     }))
 }
 
-/// Why a request is not compared.
+/// The reason why a request cannot be compared, if there is one.
 fn unfit(request: &Request) -> Option<&'static str> {
     if !matches!(request.head.method, Method::Get | Method::Head | Method::Options) {
         return Some("the method is not safe: the origin would get the request twice");
@@ -175,8 +175,8 @@ async fn run(
     comparisons.compare(Pair { route, compare, samples, request, old, again, new, asked: None, held, place });
 }
 
-/// Waits for both answers. Once the client has stopped taking Foregate's answer, the old proxy's is not read any
-/// further, so that the process never reads more than a client takes.
+/// Waits for both responses. If the client stops reading Foregate's response, the old proxy's response is not read any
+/// further either: the process never reads more than a client does.
 async fn both(
     old: impl Future<Output = Answered>,
     ours: &mut oneshot::Receiver<WatchedOutcome>,
@@ -209,7 +209,7 @@ impl ShadowRequest {
 }
 
 impl WatchedAnswer {
-    /// The head of the response is about to be sent.
+    /// Copies the head of the response, which is about to be sent. Returns the reader for the body.
     pub fn head(
         &mut self,
         comparisons: &Comparisons,
@@ -227,17 +227,17 @@ impl WatchedAnswer {
 /// The end of a response that was compared.
 pub(super) struct WatchedEnd {
     pub seen: Option<Box<SeenBody>>,
-    /// The body of the request, and whether all of it has gone on.
+    /// The body of the request, and whether all of it was sent to the origin.
     pub sent: (Option<Box<SeenBody>>, bool),
-    /// All of the response has been sent.
+    /// True if all of the response was sent.
     pub is_whole: bool,
-    /// The client left before.
+    /// True if the client left before that.
     pub is_left: bool,
     /// The kind of the error.
     pub error: Option<&'static str>,
 }
 
-/// Hands the response over. The comparison may have ended by now.
+/// Hands the response over to the comparison, unless the comparison has already ended.
 pub(super) fn end(watched: WatchedAnswer, end: WatchedEnd) {
     let WatchedAnswer { answer, ours, .. } = watched;
     let (sent, all_sent) = end.sent;
@@ -254,7 +254,7 @@ pub(super) fn end(watched: WatchedAnswer, end: WatchedEnd) {
             held.push(share);
             Answered::Answered(Box::new(answer))
         }
-        // The client is the cause: nothing is known of the response.
+        // The client broke the response off, so it cannot be compared.
         _ if end.is_left => return,
         _ => Answered::Failed(end.error.unwrap_or("no answer").to_owned()),
     };

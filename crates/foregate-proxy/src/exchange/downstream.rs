@@ -24,7 +24,7 @@ pub(super) struct Downstream<'a> {
     pub timeouts: &'a Timeouts,
     /// The route's timeouts for the origin.
     pub route_timeouts: Option<&'a RouteTimeouts>,
-    /// By when all of the exchange must be over.
+    /// The time by which the whole exchange must be over.
     pub total: Option<Instant>,
     /// The request's body.
     pub upload: BodyCopy,
@@ -56,13 +56,13 @@ impl<'a> Downstream<'a> {
         self.client.poll_abandoned(cx, self.timer).map(Error::Client)
     }
 
-    /// Like `poll_gone`, if a request may be too young to be worth the check.
+    /// Like [`Self::poll_gone`], but skips the check if the request has only just begun.
     pub fn poll_gone_at(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Error> {
         if self.client.unwatched_until(now).is_some() { Poll::Pending } else { self.poll_gone(cx) }
     }
 
-    /// Waits until the client's connection has room for a head: without, those of its streams would
-    /// pile up where it does not read.
+    /// Waits until the client's connection has room for a head. Otherwise the heads of its streams would pile up if the
+    /// client does not read.
     pub async fn room(&mut self) -> Result<(), Error> {
         let since = clock::now();
         poll_fn(|cx| {
@@ -91,8 +91,7 @@ impl<'a> Downstream<'a> {
         let now = clock::now();
         self.progress.observe_given(self.upload.sent, now);
         match moved {
-            // The wait for an answer begins with the end of the request, which may come long after
-            // its last byte.
+            // The time limit for the response starts when the request has ended, which may be long after its last byte.
             Poll::Ready(Ok(())) => self.progress.uploaded_all(now),
             Poll::Ready(Err(CopyError::Sink(_))) => {
                 // The origin does not want the rest; it may have answered already.
@@ -108,8 +107,7 @@ impl<'a> Downstream<'a> {
         Ok(())
     }
 
-    /// Waits for the earliest deadline of those by which `awaited` must have happened. Those of an
-    /// origin come from its `upstream`.
+    /// Waits for the earliest deadline of the events in `awaited`. The deadlines of an origin come from its `upstream`.
     pub fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,
@@ -139,7 +137,7 @@ impl<'a> Downstream<'a> {
         if self.timer.poll(cx, deadline).is_pending() {
             return Poll::Pending;
         }
-        // The end of a span in which the client was fast enough is no timeout.
+        // If the client was fast enough in this span, its deadline has moved, and this is not a timeout.
         let still = self.deadline_of(awaited, upstream, Instant::now());
         if still.is_some_and(|still| still > deadline) {
             cx.waker().wake_by_ref();
@@ -156,8 +154,8 @@ impl<'a> Downstream<'a> {
         }))
     }
 
-    /// Until when `awaited` must have happened. An origin that takes nothing has less time where a
-    /// window that has grown waits for it.
+    /// The deadline of `awaited`. An origin that reads nothing has less time while more of the client's body waits here
+    /// than fits in an ordinary HTTP/2 window.
     fn deadline_of(
         &mut self,
         awaited: AwaitedEvent,

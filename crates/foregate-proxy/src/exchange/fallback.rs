@@ -1,8 +1,8 @@
-//! Requests that go to the proxy that Foregate replaces. The decision falls before any step runs and
-//! before any origin is asked.
+//! Requests that fall back to the proxy that Foregate replaces. The decision is made before any step runs and before
+//! any origin is asked.
 //!
-//! Over HTTP/1 the old proxy gets the client's own bytes, and the client gets its bytes:
-//! [`crate::message::verbatim`]. Other requests are serialised with the fields that they came with.
+//! Over HTTP/1 the old proxy gets the client's bytes unchanged, and the client gets those of the old proxy:
+//! [`crate::message::verbatim`]. Other requests are serialised with their original fields.
 
 use std::fmt::Write as _;
 use std::hash::BuildHasher;
@@ -26,7 +26,7 @@ use crate::upstream::Upstream;
 /// Fields for framing and routing: they are generated, never copied.
 const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
 
-/// The fields about TLS. Those of clients are removed.
+/// The fields that describe the client's TLS connection. If a client sends them, they are removed.
 static TLS_FIELDS: [&[u8]; 7] = [
     b"X-Forwarded-Proto",
     b"X-SSL-Protocol",
@@ -37,12 +37,12 @@ static TLS_FIELDS: [&[u8]; 7] = [
     b"X-SSL-Client-Fingerprint",
 ];
 
-/// The hash of a request, by which equal ones are found.
+/// The hash of a request's method and target. Equal requests have equal hashes.
 pub(super) fn key_of(request: &Request) -> u64 {
     RANDOM.with(|random| random.hash_one((request.method(), request.head.target())))
 }
 
-/// Returns true if the request has been here, and has come back from the old proxy.
+/// Returns true if the request has passed through this proxy before, and the old proxy has sent it back.
 pub(super) fn is_marked(request: &Request) -> bool {
     is_marked_by(request, MARKER)
 }
@@ -54,13 +54,12 @@ pub(super) fn is_marked_by(request: &Request, marker: &[u8]) -> bool {
 }
 
 thread_local! {
-    /// All threads compute the same hashes.
+    /// A hasher with a fixed seed, so that all threads compute the same hashes.
     static RANDOM: foldhash::fast::FixedState = const { foldhash::fast::FixedState::with_seed(0) };
 }
 
-/// Takes the client's bytes for the request to the old proxy. Returns false if the request has to
-/// be serialised, also if fields about TLS are added and trailers may follow, which could have the
-/// same names.
+/// Uses the client's own bytes for the request to the old proxy. Returns false if the request has to be serialised.
+/// That is also the case if fields about TLS are added and trailers may follow: trailers could have the same names.
 pub(super) fn take_bytes(request: &mut Request, link: &mut Link, tls_fields: bool) -> bool {
     let Link::H1(link) = link else { return false };
     if link.head.bytes().is_empty()
@@ -76,7 +75,7 @@ pub(super) fn take_bytes(request: &mut Request, link: &mut Link, tls_fields: boo
     true
 }
 
-/// Makes the canonical request one for the next hop; its fields stay as they are otherwise.
+/// Turns the parsed request into one for the next hop. Fields that do not concern the hop stay unchanged.
 pub(super) fn serialise(request: &mut Request, upload: &mut BodyCopy, upstream: &Upstream) {
     let fits = request.fits_extended_connect();
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !fits {
@@ -96,7 +95,7 @@ pub(super) fn serialise(request: &mut Request, upload: &mut BodyCopy, upstream: 
 pub(super) fn leave_hop(headers: &mut HeaderList) {
     connection::strip_hop_by_hop(headers, true);
     headers.remove_each(&FRAMING);
-    // A misspelt name could be read as a framing field.
+    // The old proxy could read a misspelt name as a framing field.
     connection::drop_misspelt_names_before(headers, usize::MAX);
 }
 
@@ -112,7 +111,7 @@ pub(super) fn may_come_from(peer: &Peer, upstream: &Upstream) -> bool {
         })
 }
 
-/// Sets a field of the request, whatever its form.
+/// Sets a field of the request, which may be in bytes or parsed.
 pub(super) fn set_field(request: &mut Request, name: &[u8], value: &[u8]) {
     match &mut request.verbatim {
         Some(verbatim) => verbatim::add_field(&mut verbatim.request, name, value),
@@ -120,7 +119,7 @@ pub(super) fn set_field(request: &mut Request, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Removes a field of the request, whatever its form.
+/// Removes a field of the request, which may be in bytes or parsed.
 pub(super) fn remove_field(request: &mut Request, name: &[u8]) {
     match &mut request.verbatim {
         Some(verbatim) => verbatim::remove_fields(&mut verbatim.request, &[name]),
@@ -128,8 +127,8 @@ pub(super) fn remove_field(request: &mut Request, name: &[u8]) {
     }
 }
 
-/// Describes the client's TLS connection to the old proxy in fields. The client's own fields of
-/// these names are removed, from its trailers, too.
+/// Adds fields that describe the client's TLS connection to the old proxy. Fields with these names that the client sent
+/// are removed, in trailers too.
 pub(super) fn tell_about_tls(request: &mut Request, upload: &mut BodyCopy, peer: &Peer) {
     upload.forbid(&TLS_FIELDS);
     match &mut request.verbatim {
@@ -159,7 +158,7 @@ pub(super) fn tell_about_tls(request: &mut Request, upload: &mut BodyCopy, peer:
     set_field(request, b"X-SSL-Client-Fingerprint", digits.as_bytes());
 }
 
-/// The name that OpenSSL has for a cipher suite, and so NGINX. Those of TLS 1.3 have one name.
+/// The name of a cipher suite in OpenSSL, and so in NGINX. TLS 1.3 suites have the same name everywhere.
 fn openssl_name(name: &'static str) -> &'static str {
     match name {
         "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -192,7 +191,8 @@ fn tlvs_of(tls: &TlsInfo) -> Vec<u8> {
     }
     // The old proxy gets HTTP/1.1 or HTTP/2 without TLS, whatever the client speaks.
     write_tlv(&mut tlvs, TLV_ALPN, b"http/1.1");
-    // The client uses TLS, and has presented a certificate on this connection.
+    // The flags say: the client uses TLS (1), and has presented a certificate on this connection (2) and in this session
+    // (4).
     let (flags, verified) = if tls.client.is_some() { (0x07, 0) } else { (0x01, 1_u32) };
     let mut ssl = vec![flags];
     ssl.extend_from_slice(&verified.to_be_bytes());

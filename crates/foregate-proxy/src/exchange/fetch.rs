@@ -20,15 +20,15 @@ use crate::settings;
 use crate::spans::{Attributes, SpanId, SpanKind, SpanParent, traceparent};
 use crate::upstream::Upstream;
 
-/// The client that pays for a fetch: its place, its memory, and the connection.
+/// The client on whose account a fetch takes its place, its memory and its connection.
 #[derive(Debug, Clone)]
 pub(super) struct FetchPayer {
     pub account: Account,
-    /// For connections to origins.
+    /// The client's resources, for connections to origins.
     pub holdings: Option<Arc<Holdings>>,
     /// The trace of its request, if there is one.
     pub trace: Option<TraceContext>,
-    /// The span that the fetch is a part of, where that trace is recorded.
+    /// The parent span of the fetch, if that trace is recorded.
     pub span: Option<SpanParent>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct FetchPayer {
 #[derive(Debug)]
 pub(super) struct FetchAnswer {
     pub answer: FetchResult,
-    /// `None` where the body is shared with others.
+    /// The memory of the body; `None` if other requests share the body.
     pub share: Option<BudgetShare>,
 }
 
@@ -46,8 +46,8 @@ impl From<FetchResult> for FetchAnswer {
     }
 }
 
-/// Makes a request for a step and waits for its answer, or takes a kept one. `authority` is that of
-/// the client's request.
+/// Makes a request for a step and waits for its answer, or uses a stored answer. `authority` is the authority of the
+/// client's request.
 pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Arc<Config>,
@@ -83,7 +83,7 @@ pub(super) async fn fetch(
     result
 }
 
-/// The span of a fetch, as the step sees it: an answer that was kept has no attempt in it.
+/// The span of a fetch from the step's point of view. With a stored answer it contains no attempt.
 struct FetchSpan {
     parent: SpanParent,
     id: SpanId,
@@ -137,11 +137,11 @@ fn request_of(ask: &FetchRequest, authority: &[u8]) -> Option<Request> {
     Request::make(method, &ask.path, authority, &ask.fields, ask.body.len() as u64).ok()
 }
 
-/// The upstream of a fetch, by the configuration of the request.
+/// The upstream of a fetch in the request's configuration; `None` if there is none.
 fn whom(config: &Config, ask: &FetchRequest) -> Option<UpstreamKey> {
     let upstream = match ask.target {
         FetchTarget::Upstream(upstream) => upstream.0 as usize,
-        // The steps of its route have to judge it first: see `Exchange::judge_inner`.
+        // The steps of the document's route have to judge such a request first: see `judge_inner`.
         FetchTarget::Site => return None,
     };
     Some(UpstreamKey(Arc::clone(config.settings.upstreams.get(upstream)?)))
@@ -157,8 +157,7 @@ pub(super) fn count(proxy: &Proxy, step: &'static str, error: Option<&FetchError
     }
 }
 
-/// The host that an upstream is asked for where a step names none: the upstream's, else its first
-/// server's.
+/// The host of a fetch if the step names none: the host of the upstream, or else that of its first server.
 fn authority_of(upstream: &settings::UpstreamSettings) -> String {
     let server = upstream.servers.first().map(|server| &server.address);
     match (&upstream.host, server) {
@@ -184,13 +183,13 @@ async fn from_kept(
     let answer =
         tokio::time::timeout_at(deadline.into(), ask_in_turn(proxy, &entry, config, asker, whom, &ask));
     answer.await.unwrap_or_else(|_| {
-        // A step with a shorter deadline takes the stale answer.
+        // The time of this step is up before the fetch ends: it gets the stale answer, if there is one.
         let stale = entry.stale(&ask);
         stale.ok_or(FetchError::Timeout)
     })
 }
 
-/// Fetches once earlier fetches have finished, unless their answer serves here as well.
+/// Waits for earlier fetches of the same answer, and fetches only if theirs cannot be used.
 async fn ask_in_turn(
     proxy: &Proxy,
     entry: &Arc<SharedAnswer>,
@@ -212,7 +211,7 @@ async fn ask_in_turn(
         let called = RunningFetch { config: &config, asker: &asker, memory: &memory };
         let fetched = called.in_time(place, &whom, &ask, Instant::now() + ask.timeout).await;
         match fetched.answer {
-            // That this client has too much under way says nothing to others.
+            // This client has too many fetches under way. That does not concern other clients, so the error is not stored.
             Err(FetchError::Busy) => Err(FetchError::Busy),
             answer => entry.keep(&ask, answer),
         }
@@ -236,8 +235,8 @@ impl RunningFetch<'_> {
         same.or_else(named).ok_or(FetchError::BadRequest)
     }
 
-    /// A place among the fetches of an upstream. Each upstream has places of its own, so that a
-    /// silent one does not block others, and each client has a share of them.
+    /// Takes a place among the fetches of an upstream. Each upstream has its own places, so that a silent upstream does not
+    /// block others, and each client may take only a part of them.
     fn place(&self, whom: &UpstreamKey) -> Result<AccountPlace, FetchError> {
         let UpstreamKey(settings) = whom;
         let percent = self.config.settings.limits.filter_per_client;
@@ -259,7 +258,7 @@ impl RunningFetch<'_> {
         };
         let authority = ask.authority.as_deref().unwrap_or_default();
         let Some(mut request) = request_of(ask, authority) else { return Err(FetchError::BadRequest).into() };
-        // An answer for many requests belongs to the trace of none.
+        // An answer that is stored for several requests belongs to none of their traces.
         if let Some(trace) = self.asker.trace.filter(|_| ask.keep.is_zero()) {
             let value = traceparent(&trace, SpanId(trace.span));
             request.head.headers.set(NameId::Traceparent, &value);

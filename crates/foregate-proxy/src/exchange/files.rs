@@ -1,4 +1,4 @@
-//! Static files: the file of a request is found and becomes the reply.
+//! Static files: finds the file for a request and makes the reply of it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -24,15 +24,14 @@ use crate::limits::descriptors::DescriptorPlace;
 use crate::message::request::StrippedPart;
 use crate::random;
 
-/// Bodies up to this length, bytes, are read before the head is sent, so that filters know all of
-/// them.
+/// Bodies up to this length, bytes, are read completely before the head is sent, so that filters have the whole body.
 const READ_AHEAD: u64 = 64 * 1024;
-/// Longer ones are sent by the system where no byte of them passes through this process.
+/// Bodies longer than this, bytes, are sent with `sendfile`, if nothing in this process has to read or change them.
 const SENT_BY_SYSTEM: u64 = 16 * 1024;
-/// How often a file is looked for that changes while it is read.
+/// The number of attempts for a file that changes while it is read.
 const TRIES: usize = 3;
 
-/// Answers with a file, or continues to an upstream where there is none.
+/// Answers with a file. If there is none, the request continues to the upstream, if the route has one.
 pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Option<usize>) -> StepResult {
     let config = exchange.config;
     let Some(folder) = config.folders.get(folder) else { return Err(Error::Internal.into()) };
@@ -50,7 +49,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Op
         let rules = &folder.settings.rules;
         let mut candidates = rules.candidates(exchange.request.target.path());
         if exchange.request.target.stripped() == StrippedPart::All {
-            // The slash was not the client's.
+            // The slash at the end comes from stripping the prefix, not from the client.
             candidates.iter_mut().for_each(|candidate| candidate.is_folder &= !candidate.is_path);
         }
         let variants = rules.variants(&exchange.request.head.headers);
@@ -165,14 +164,13 @@ async fn body(
     Ok(BodySource::File(Some(Box::new(body)), BodyLength::Fixed(length)))
 }
 
-/// A short body. It counts as memory that the client makes the process hold, until the client has
-/// taken it.
+/// A short body in memory. It counts as memory until the client has read it.
 fn in_memory(exchange: &mut Exchange<'_>, bytes: Bytes, reply: &mut Reply) -> BodySource {
     let mut share = exchange.proxy.filter_memory.share(exchange.account());
     if let Some(run) = &mut exchange.modules.run
         && share.hold(bytes.len())
     {
-        // Filters know all of it.
+        // With steps, the body is passed as bytes, so that filters have all of it.
         run.facts.shares.push(share);
         return BodySource::Bytes(Vec::from(bytes).into());
     }
@@ -240,20 +238,19 @@ async fn read(found: &FoundFile, answer: Answer) -> Result<Bytes, FolderError> {
     Ok(bytes)
 }
 
-/// Sends the client to a folder, with the slash at its end that links in its pages are relative to.
+/// Redirects the client to the folder's path with a slash at its end, because links in its pages are relative to that.
 fn to_folder(exchange: &Exchange<'_>) -> Step {
     let request = &*exchange.request;
     let path = path_of_client(exchange);
     let mut target = Vec::with_capacity(request.target.as_bytes().len() + 2);
     if request.target.is_rewritten() {
-        // The last segment, which the client's own path most likely shares. The client must not
-        // learn the server's folder.
+        // Only the last segment is sent, relative to the client's path, which most likely ends with the same segment. The
+        // client must not learn the rewritten path.
         let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         target.extend_from_slice(b"./");
         target.extend_from_slice(last);
     } else {
-        // No empty segment stands at its start, which would be another host: such a path has no
-        // file.
+        // The path does not start with an empty segment, which clients would read as another host: such a path has no file.
         target.extend_from_slice(&path);
     }
     target.push(b'/');
@@ -267,7 +264,7 @@ fn to_folder(exchange: &Exchange<'_>) -> Step {
     Step::Reply(Box::new(reply))
 }
 
-/// The path before the route took its start off.
+/// The path with the prefix that the route has stripped.
 fn path_of_client<'e>(exchange: &'e Exchange<'_>) -> Cow<'e, [u8]> {
     let path = exchange.request.target.path();
     let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref()).unwrap_or_default();

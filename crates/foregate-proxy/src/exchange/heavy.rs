@@ -26,14 +26,14 @@ enum HeavyResult {
     Told(Option<Box<Done>>),
     /// The client has gone.
     Gone(LinkError),
-    /// No thread took it in time.
+    /// No thread took the step in time.
     Late,
 }
 
 /// The result from another thread.
 struct Done {
     moved: HeavyState,
-    /// An error where the body that the step reads could not be read from its file.
+    /// The verdict. The inner error means that the body for the step could not be read from its file.
     verdict: std::thread::Result<std::io::Result<Verdict>>,
     took: Duration,
     /// The processor time that the thread used for it.
@@ -43,8 +43,7 @@ struct Done {
 /// The interval at which waiting steps ask for a place in the queue.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Runs a step on the threads for heavy work, with everything that it may see. It waits at most
-/// `wait` for one.
+/// Runs a step on the threads for heavy work, with all the state that it may see. It waits at most `wait` for a thread.
 ///
 /// # Errors
 ///
@@ -59,7 +58,7 @@ pub(super) async fn run_heavy(
     let is_long = exchange.is_long(planned);
     let longest = if is_long { LONGEST_WAIT_OF_LONG } else { LONGEST_WAIT };
     let deadline = Instant::now() + wait.min(longest);
-    // The step may make the head longer.
+    // The input is measured before the step runs, because the step may make the head longer.
     let slow_with = exchange.slow_with(planned);
     let patience = match slow_with {
         _ if is_long || full == WhenFull::Inline => Patience::Long,
@@ -121,7 +120,7 @@ pub(super) async fn run_heavy(
         }
     };
     let Some(done) = told else {
-        // Only if the process ends.
+        // This happens only if the process ends.
         exchange.down.client.close = true;
         return Err(Error::Internal);
     };
@@ -148,7 +147,7 @@ pub(super) async fn run_heavy(
     })
 }
 
-/// Waits for a place in the queue, as a long body may. `None` if the time is up.
+/// Waits for a place in the queue, which only steps with long bodies do. `None` if the time is up.
 async fn wait_for_place<'a>(
     exchange: &mut Exchange<'a>,
     until: Instant,
@@ -182,7 +181,7 @@ fn take_back(exchange: &mut Exchange<'_>, moved: HeavyState) {
     *exchange.response = moved.response;
     let run = exchange.modules.run.insert(moved.run);
     if run.facts.spool.is_some() {
-        // A step that has panicked has left it there.
+        // A step that has panicked has left the body in memory, although it is in the file.
         run.facts.body = None;
     }
 }
@@ -195,7 +194,7 @@ impl HeavyState {
         let spool = facts.spool.as_ref().filter(|_| reads);
         let in_file = spool.is_some();
         if let Some(spool) = spool {
-            // At most as many bodies are in memory as there are threads.
+            // Memory is bounded: only running steps hold such a body, so there are at most as many as threads.
             facts.body = Some(Arc::new(SharedStart { bytes: spool.read()?, share: None }));
         }
         let mut view = View {

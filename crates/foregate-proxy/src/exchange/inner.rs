@@ -1,9 +1,9 @@
-//! Requests for other documents of the site, judged as requests of the client.
+//! Requests for other documents of the site (fragments), judged like requests of the client.
 //!
-//! A fragment that a document asks for is named by text that the origin wrote, or one of its users.
-//! So the site, the readings of the path, the route and the steps of the request decide about it
-//! exactly as if the client had sent it: with the client's address, certificate and fields. While
-//! they run, the request of the fragment replaces the client's own.
+//! The origin, or one of its users, wrote the text that names a fragment. So a request for a fragment is checked
+//! exactly as if the client had sent it, with the client's address, certificate and fields: the site, the possible
+//! readings of the path, the route and its steps apply. While the steps run, the request for the fragment replaces
+//! the client's own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,8 +24,7 @@ use crate::message::request::{Request, remove_identity};
 use crate::proxy::Config;
 use crate::settings::{Action, FixedResponse, Route};
 
-/// Fields that belong to the body, the range, the freshness or the connection of the client's own
-/// request.
+/// Fields that are left out, because they concern the body, range, freshness or connection of the client's own request.
 const LEFT_OUT: [NameId; 13] = [
     NameId::Host,
     NameId::ContentLength,
@@ -44,7 +43,7 @@ const LEFT_OUT: [NameId; 13] = [
 
 /// The decision about a request for another document.
 pub(super) enum InnerVerdict {
-    /// This is to be asked.
+    /// This request has to be sent.
     Ask(FetchRequest),
     /// The site answers by itself, or refuses.
     Answered(FetchResult),
@@ -116,7 +115,7 @@ pub(super) async fn judge_inner(
     }
 }
 
-/// The one that answers a request for another document.
+/// The source of the answer to a request for another document.
 enum Answers {
     Judged(InnerVerdict),
     File(FileFragment),
@@ -138,7 +137,7 @@ pub(super) fn end_inner(exchange: &mut Exchange<'_>) {
     (exchange.routed.route, exchange.modules.plan, exchange.modules.run) = (route, plan, run);
 }
 
-/// The request as the client would have sent it; `None` if the path is none.
+/// The request as the client would have sent it; `None` if the method or the path is invalid.
 fn inner_request(exchange: &Exchange<'_>, ask: &FetchRequest) -> Option<Request> {
     let received = exchange.modules.run.as_ref().and_then(|run| run.facts.received.as_ref());
     let mut headers: HeaderList =
@@ -162,7 +161,7 @@ async fn screen_inner(exchange: &mut Exchange<'_>, plan: &Plan) -> Result<(), Ex
     exchange.run_phases(PhaseId::UpstreamSelect).await
 }
 
-/// Goes where the route, or a step, says.
+/// Chooses the source of the answer that the route, or a step, demands.
 fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest) -> Answers {
     let facts = exchange.modules.run.as_ref().map(|run| &run.facts);
     let is_wrong =
@@ -175,7 +174,8 @@ fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest)
     ask_route(route, upstream, exchange.request, ask)
 }
 
-/// Fetches a target as the route itself would.
+/// Chooses the source of the answer as the route does for a client's request. `chosen` is an upstream that a step has
+/// chosen.
 fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: FetchRequest) -> Answers {
     let chosen = chosen.map(|upstream| upstream.0 as usize);
     let upstream = match (&route.action, chosen) {
@@ -196,7 +196,7 @@ fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: 
 /// A fragment from a route that serves files.
 struct FileFragment {
     folder: usize,
-    /// The upstream that answers where there is no file.
+    /// The upstream that is asked if there is no file.
     upstream: Option<usize>,
     /// The path, and the path with the query.
     path: Vec<u8>,
@@ -205,7 +205,7 @@ struct FileFragment {
 }
 
 impl FileFragment {
-    /// Reads the file, or has the upstream asked where there is none.
+    /// Reads the file. If there is none, the upstream has to be asked.
     async fn judge(self, config: &Config) -> InnerVerdict {
         let Some(folder) = config.folders.get(self.folder) else {
             return InnerVerdict::Answered(Err(FetchError::BadRequest));

@@ -23,19 +23,19 @@ use crate::time::clock;
 /// The most of a response's body that is received for steps before its head is sent, bytes.
 const HELD: usize = 1 << 20;
 
-/// How long a response is held for that at most: a stream that has the media type of something else
-/// must get going.
+/// The longest time that a response is held for steps. It is bounded because the response may be an endless stream with
+/// an ordinary media type.
 const HELD_FOR: Duration = Duration::from_secs(10);
 
-/// The pause in a body of unknown length after which watching steps see the received part: its
-/// client may wait for a response to that part. A body of known length is hardly such a stream.
+/// The pause in a body of unknown length after which steps that only watch get the received part: the client may be
+/// waiting for a response to that part. A client rarely does that with a body of known length.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a body of unknown length is held at most where a pause ends that: one that says
-/// something all the time may be a stream as well.
+/// The longest time that a body of unknown length is held even if it never pauses, in cases where a pause would end the
+/// wait: a body without pauses may be a stream, too.
 const STREAM_HELD_FOR: Duration = Duration::from_millis(250);
 
-/// Why steps do not see all of such a body.
+/// The reason that is reported if a pause keeps steps from seeing the whole body.
 const PAUSED: &str = "body_pause";
 
 /// How much of a request's body has been received.
@@ -43,9 +43,9 @@ const PAUSED: &str = "body_pause";
 enum BodyTaken {
     /// All of it.
     Whole,
-    /// As much as was asked for, and there is more.
+    /// The wanted amount, and there is more.
     Full,
-    /// A part of the body; the client pauses, and steps only watch.
+    /// A part of the body: the client pauses, and the steps do not insist on the rest.
     Paused,
 }
 
@@ -57,8 +57,8 @@ pub(super) fn wants_start(exchange: &Exchange<'_>) -> bool {
     exchange.plan().is_some_and(|plan| plan.body() > 0) && !exchange.request.length.is_empty()
 }
 
-/// Receives as much of the request's body as the steps of the route need. It is sent to the origin
-/// like a body that an earlier attempt has read; a body too long for memory is sent from its file.
+/// Receives as much of the request's body as the steps of the route need. This part is kept and later sent to the
+/// origin first, from memory, or from a file if it is too long for memory.
 pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Error> {
     let Some(plan) = exchange.plan() else { return Ok(()) };
     let wanted = plan.body();
@@ -84,7 +84,7 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
         _ if is_full => {
             match receive_into_file(exchange, wanted, start, share).await? {
                 None => return Ok(()),
-                // There is no file: steps see as much as is in memory.
+                // No file could be used: steps see only the part in memory.
                 Some(left) => (start, share) = left,
             }
             false
@@ -99,9 +99,9 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     if whole {
         exchange.down.upload.source_ended();
     }
-    // Unused capacity would be held as long as the request.
+    // The memory is held as long as the request, so unused capacity is released.
     start.shrink_to_fit();
-    // Steps read the origin's bytes.
+    // Steps and the origin share the same bytes.
     let held = Arc::new(SharedStart { bytes: start, share: Some(share) });
     if let Some(run) = &mut exchange.modules.run {
         run.facts.body_is_whole = whole;
@@ -111,7 +111,7 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// Handles a body that cannot be kept for steps: steps that only watch go without.
+/// Handles a body that cannot be kept for steps. If the steps only watch, the request continues without it.
 fn go_on_after(exchange: &mut Exchange<'_>, error: Error) -> Result<(), Error> {
     let is_ours = matches!(error, Error::FilterMemory | Error::FilterFiles | Error::TemporaryFile);
     let Some(run) = exchange.modules.run.as_mut().filter(|_| is_ours) else { return Err(error) };
@@ -120,7 +120,8 @@ fn go_on_after(exchange: &mut Exchange<'_>, error: Error) -> Result<(), Error> {
     if is_optional { Ok(()) } else { Err(error) }
 }
 
-/// Lets the request go on with the received part of its body, and the rest from the client.
+/// Lets the request continue after a pause: steps see the received part of its body, and the rest follows from the
+/// client.
 fn go_on_unseen(exchange: &mut Exchange<'_>) {
     if let Some(run) = &mut exchange.modules.run {
         run.facts.unseen = Some(PAUSED);
@@ -128,9 +129,9 @@ fn go_on_unseen(exchange: &mut Exchange<'_>) {
     exchange.down.progress.restart(clock::now());
 }
 
-/// Receives the rest that steps need into a file, after the part that is already there. The origin
-/// and the steps read it from there; memory in the meantime counts for `share`. If nothing could be
-/// written to the file and the request goes on, that part is returned.
+/// Writes `start`, and the rest of the body that steps need, to a file. The origin and the steps read the body from the
+/// file. Memory that is used meanwhile counts in `share`. If nothing could be written but the request may continue,
+/// returns `start` and its share.
 async fn receive_into_file(
     exchange: &mut Exchange<'_>,
     wanted: usize,
@@ -165,8 +166,8 @@ async fn receive_into_file(
     Ok(None)
 }
 
-/// Receives into a file, `piece` first. Returns true at the end of the body; unwritten bytes are
-/// left in `piece`.
+/// Writes `piece`, and then the body as it arrives, to a file. Returns true if the body has ended. On failure, bytes
+/// that were not written are left in `piece`.
 async fn fill_file(
     exchange: &mut Exchange<'_>,
     (spool, wanted): (&Arc<Spool>, usize),
@@ -217,7 +218,7 @@ pub(super) async fn buffer_request(exchange: &mut Exchange<'_>, limit: u64) -> R
         }
     };
     exchange.request.length = BodyLength::Fixed(length);
-    // Over HTTP/1, a body with a length has no trailers: none are announced.
+    // Over HTTP/1, a body with a known length has no trailers, so the request must not announce any.
     exchange.request.head.headers.remove_each(&[NameId::Trailer]);
     exchange.proxy.metrics.requests_buffered.inc();
     Ok(())
@@ -228,7 +229,7 @@ async fn buffer_rest(exchange: &mut Exchange<'_>, reader: Reader, limit: usize) 
     let (spool, mut piece, mut share) =
         (reader.spool(), Vec::new(), exchange.proxy.filter_memory.share(exchange.account()));
     let left = limit.saturating_sub(usize::try_from(reader.len()).unwrap_or(usize::MAX));
-    // Bytes that could not be written to the file come after it.
+    // If some bytes could not be written to the file, nothing may be appended: those bytes come next.
     let whole = match reader.has_rest() {
         true => {
             poll_fn(|cx| poll_start(exchange, cx, 0, &mut piece, &mut share, None)).await? == BodyTaken::Whole
@@ -243,7 +244,7 @@ async fn buffer_rest(exchange: &mut Exchange<'_>, reader: Reader, limit: usize) 
     Ok(length)
 }
 
-/// Receives a body outside of files: the part that steps have read is in memory.
+/// Receives a body of which no part is in a file yet. Steps may have read a part into memory.
 async fn buffer_whole(exchange: &mut Exchange<'_>, limit: usize) -> Result<u64, Error> {
     let mut share = exchange.proxy.filter_memory.share(exchange.account());
     if let Some(kept) = exchange.down.upload.kept.as_ref().filter(|_| exchange.down.upload.is_done()) {
@@ -284,8 +285,8 @@ async fn buffer_whole(exchange: &mut Exchange<'_>, limit: usize) -> Result<u64, 
     Ok(length)
 }
 
-/// Receives some of the start of a body. Where steps look at it, since the time `since`, a pause
-/// may end that; a body that is to be whole has none.
+/// Receives the start of a body, up to `wanted` bytes. If it is for steps, `since` is the time at which that began,
+/// and a pause of the client may end it. Without `since` the whole body is needed, and a pause ends nothing.
 fn poll_start(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
@@ -311,7 +312,7 @@ fn poll_start(
             return Poll::Pending;
         }
         match link.poll_receive(cx) {
-            // Only now it is known that there is more.
+            // Only further data shows that the body does not end here.
             Poll::Ready(Ok(ReceiveOutcome::Data)) if start.len() >= wanted => {
                 return Poll::Ready(Ok(BodyTaken::Full));
             }
@@ -322,7 +323,7 @@ fn poll_start(
                     return Poll::Ready(Err(Error::BodyTooLarge));
                 }
                 let length = start.len() + count;
-                // Half of it is for short bodies, for which there is no other place.
+                // Half of the memory is for short bodies, which never go to a file.
                 let belongs_in_file = may_use_file && length > spool::SHORT && memory.is_short(account);
                 let data = data.get(..count).unwrap_or_default();
                 if belongs_in_file || !extend(start, data, most, Some(share)) {
@@ -420,7 +421,8 @@ pub(super) async fn hold_file(exchange: &mut Exchange<'_>, body: &mut FileBody) 
     Ok(())
 }
 
-/// Receives some of the response's body while the request's is on its way. Whether it has ended.
+/// Receives the start of the response's body, while the request's body may still be sent. Ready with true if the
+/// response's body has ended.
 fn poll_hold(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
@@ -463,7 +465,7 @@ fn poll_hold(
                 if let Poll::Ready(Err(error)) = late {
                     return Poll::Ready(Err(error));
                 }
-                // The timer wakes at the earliest time that it was asked for.
+                // If a timer is polled twice, it wakes the task at the earlier time.
                 return exchange.down.timer.poll(cx, until).map(|()| Ok(false));
             }
         }

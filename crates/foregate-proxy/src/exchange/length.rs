@@ -1,8 +1,7 @@
-//! Bodies of HTTP/2 that turn out to be none.
+//! Recognises HTTP/2 requests whose body is empty.
 //!
-//! A client may end a stream with an empty DATA frame after its HEADERS, also where it has said
-//! `content-length: 0`. An origin over HTTP/1.1 would get that as a chunked body, for which many
-//! answer 411.
+//! A client may end a stream with an empty DATA frame after its HEADERS, even if it has sent `content-length: 0`. An
+//! origin over HTTP/1.1 would get such a request with a chunked body, and many origins answer that with 411.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -15,9 +14,9 @@ use crate::link::copy::BodyCopy;
 use crate::link::{LinkError, ReceiveOutcome};
 use crate::time::clock;
 
-/// Checks if the body of a request is empty, so that its length is exact: if the end has arrived,
-/// or the client has announced it. An announced end is awaited, since a violation must not reach an
-/// origin as a whole request.
+/// Checks if the body of a request is empty, and corrects its length. It is empty if its end has arrived without
+/// data. If the client has announced an empty body, the end is awaited: if data follows nevertheless, the request
+/// must not reach an origin as a complete one.
 pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> StepResult {
     let goes_on = matches!(next, Step::Screen | Step::Prepare(_) | Step::Ask | Step::Files { .. });
     let is_open =
@@ -27,7 +26,7 @@ pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> St
     }
     let is_announced = content_length(&exchange.request.head.headers) == Ok(Some(0));
     if is_announced && std::mem::take(&mut exchange.request.expect_continue) {
-        // The client may wait for that with the end of its stream.
+        // The client may wait for a 100 before it ends its stream.
         let none = foregate_wire::HeaderList::new();
         exchange.down.client.send_interim(exchange.request, 100, &none).map_err(Error::Client)?;
     }
@@ -39,8 +38,8 @@ pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> St
     Ok(next)
 }
 
-/// Ready with true if the body has ended without a byte and without trailers; does not wait for
-/// more unless its end `is_announced`.
+/// Ready with true if the body has ended without data and without trailers. It waits for the end only if
+/// `is_announced`.
 fn poll_empty(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,

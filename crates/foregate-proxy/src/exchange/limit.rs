@@ -1,4 +1,5 @@
-//! Bounds on the requests in flight of a client, through a listener and to a site. That of an upstream is part of asking it.
+//! Bounds on the requests in flight of a client, through a listener and to a site. The bound of an upstream is checked
+//! when it is asked.
 
 use std::task::Poll;
 
@@ -19,11 +20,11 @@ pub(super) struct RequestPasses {
 }
 
 impl RequestPasses {
-    /// Lets a request of this client in, past the bounds of the client, the listener and the site, in this order.
+    /// Takes the request's places within the bounds of the client, the listener and the site, in this order.
     ///
     /// # Errors
     ///
-    /// There is no room, and the queue is full or took too long; or the client is gone.
+    /// A bound is reached, and its queue is full or the wait was too long; or the client has gone.
     pub(super) async fn take(
         proxy: &Proxy,
         config: &Config,

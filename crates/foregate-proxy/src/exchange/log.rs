@@ -83,7 +83,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     }
 }
 
-/// Hands a response over that is compared.
+/// Hands the response over to a comparison, if it is compared.
 fn end_watched(exchange: &mut Exchange<'_>) {
     if let Some(watched) = exchange.rare.watched.take() {
         let (record, download) = (&exchange.record, &mut exchange.down.download);
@@ -136,8 +136,8 @@ fn evaluate(exchange: &mut Exchange<'_>, log: &AccessLog) -> Option<Vec<Option<V
     Some(values.collect())
 }
 
-/// Shows the outcome to expressions. Exchanges without steps, and those that end while a step is
-/// away, have no state for them before.
+/// Makes the outcome available to expressions. If an exchange has no steps, or ends while a step runs on another
+/// thread, the state for expressions is created here.
 pub(super) fn see_outcome(exchange: &mut Exchange<'_>) {
     let summary = exchange.summary();
     let client = exchange.client_address();
@@ -222,8 +222,8 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
     }
 }
 
-/// Either side may end a tunnel, and a client may leave once its response has begun, unless it
-/// still owes the rest of its request without resetting the stream. Neither counts as an error.
+/// Removes an error that only says that a peer has left legitimately. Either side may end a tunnel. A client may
+/// leave once its response has begun, if it has sent its whole request or resets its stream.
 fn excuse_leaving(exchange: &mut Exchange<'_>) {
     let Some(error) = exchange.record.error.filter(Error::is_leaving) else { return };
     let is_whole = exchange.down.upload.is_done() && !exchange.down.upload.gave_up()

@@ -14,16 +14,16 @@ use super::run::Which;
 use super::state::Exchange;
 use crate::time::clock;
 
-/// How long a response waits for lines to be written: a disk may be slow or stuck, and the response
-/// is worth more.
+/// The longest time that a response waits for its log lines to be written. If the disk is slow or stuck, the
+/// response goes first.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// Runs those steps once for an exchange, and waits until their lines are written. Costs a look at
-/// the plan where there are none.
+/// Runs the steps that log before the response, once for an exchange, and waits until their lines are written. Without
+/// such steps it costs only a look at the plan.
 #[inline]
 pub(super) async fn log_first(exchange: &mut Exchange<'_>) {
     if exchange.record.refused.is_some() {
-        // Which route it seems to ask for takes some looking.
+        // Boxed, because it is rare: it searches for the route that the request seems to ask for.
         Box::pin(show_refused_first(exchange)).await;
     } else if !exchange.record.logged_first && exchange.plan().is_some_and(|plan| plan.logs_first()) {
         Box::pin(run_first_logs(exchange)).await;

@@ -1,5 +1,5 @@
-//! Copies of requests for another upstream. A copy is made once the whole request has reached its own
-//! origin, in a task of its own: nothing of the exchange waits for it, and its response is dropped.
+//! Copies of requests for another upstream. A separate task sends the copy once the whole request has reached its own
+//! origin. The exchange does not wait for the copy, and its response is dropped.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::random;
 use crate::settings::{Mirror, SHARE_WHOLE};
 use crate::upstream::{Addresses, Upstream};
 
-/// The part of the places for copies that one client may have, percent.
+/// The percentage of the places for copies that one client may take.
 const PART_OF_CLIENT: usize = 50;
 
 /// The body of a copy.
@@ -49,7 +49,7 @@ pub(super) struct Mirrored<'a> {
     pub memory: &'a Arc<Budget>,
 }
 
-/// Returns true if this request is one of those that are copied.
+/// Returns true if this request should be copied.
 pub(super) fn choose(mirror: Option<&Mirror>, request: &Request) -> bool {
     mirror.is_some_and(|mirror| random::hits(mirror.share, SHARE_WHOLE) && !request.opens_tunnel())
 }
@@ -76,7 +76,7 @@ pub(super) fn begin(mirrored: &Mirrored<'_>, mirror: &Mirror) {
     tokio::spawn(MirrorTask { upstream, request, body, addresses, _place: place }.run());
 }
 
-/// The whole body that has been sent; `None` where it was not kept.
+/// The whole body that was sent; `None` if it was not kept.
 fn body_of(
     request: &Request,
     upload: &BodyCopy,

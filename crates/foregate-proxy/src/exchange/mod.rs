@@ -71,16 +71,15 @@ use crate::message::scratch::Unserved;
 use crate::time::clock;
 use crate::upstream::Origin;
 
-/// An exchange that has begun is logged, also where its task is dropped in the middle of it: as the
-/// process ends.
+/// Logs an exchange whose task is dropped before its end, which happens when the process ends.
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.record.logged && !std::thread::panicking() {
             self.record.error = Some(Error::Shutdown);
-            // The result of a step that waits for a thread would be dropped.
+            // If a step still waits for a thread, its state is taken back for the log.
             call_back(self);
             end_inner(self);
-            // A response that ends with the connection would look complete.
+            // If the response is framed by the end of the connection, an ordinary close would make it look complete.
             if let Link::H1(link) = &mut self.down.client.link {
                 link.abort();
             }
@@ -90,8 +89,8 @@ impl Drop for Exchange<'_> {
     }
 }
 
-/// Admission control, for a request that was understood or not. Its head counts for its client from
-/// here on, if it has not before, so that a client that begins many at once is checked for each.
+/// Admission control for a request; `understood` is the result of parsing it. From here on its head counts for its
+/// client, so that a client that begins many requests at once is checked for each of them.
 ///
 /// # Errors
 ///
@@ -105,12 +104,11 @@ pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) 
     pressure::admit(client).map_err(|Shortage| Unserved::NotAdmitted(Error::Memory))
 }
 
-/// Serves a request, or answers it with the reason for the refusal.
+/// Serves a request, or answers it with the reason for its refusal.
 ///
-/// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got
-/// nothing yet.
+/// A panic ends only this request: it is counted, and the client gets a 500 if its response has not begun.
 pub fn serve(served: ServedRequest<'_>, admitted: Result<(), Unserved>) -> impl Future<Output = Outcome> {
-    // Outside of the future, which would reserve room for it twice.
+    // Made here and not within the future, which would reserve room for it twice.
     let mut exchange = Exchange::new(served);
     exchange.record.error = match admitted {
         Ok(()) => None,
@@ -124,7 +122,7 @@ pub fn serve(served: ServedRequest<'_>, admitted: Result<(), Unserved>) -> impl 
         let first = exchange.record.error.map_or(Step::Route, Step::Failed);
         let driven = {
             let mut drive = pin!(exchange.drive(first));
-            // Not by `FutureExt::catch_unwind`, which would copy it.
+            // `FutureExt::catch_unwind` would copy the future.
             poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| drive.as_mut().poll(cx))) {
                 Ok(polled) => polled.map(Ok),
                 Err(panic) => Poll::Ready(Err(panic)),
@@ -156,7 +154,7 @@ pub fn serve(served: ServedRequest<'_>, admitted: Result<(), Unserved>) -> impl 
 /// requests.
 pub async fn refuse(served: ServedRequest<'_>, error: Error) {
     let mut exchange = Exchange::new(served);
-    // A failed connection would have received no response.
+    // On a failed connection there would have been no response, and so no status.
     exchange.record.status = (error != Error::Client(LinkError::H2)).then(|| error.status());
     exchange.record.error = Some(error);
     exchange.record.refused = Some(error);
@@ -177,7 +175,7 @@ impl<'a> Exchange<'a> {
                 let next = match step {
                     Step::Route => route::run(self).await,
                     Step::Screen => screen::run(self).await,
-                    // Apart, since it is large and most requests do without.
+                    // In a future of its own, because it is large and most requests do not need it.
                     Step::Files { folder, upstream } => Box::pin(files::run(self, folder, upstream)).await,
                     Step::Prepare(upstream) => prepare::run(self, upstream).await,
                     Step::Cached(upstream) => Box::pin(cached::run(self, upstream)).await,
@@ -186,7 +184,7 @@ impl<'a> Exchange<'a> {
                     Step::Shape(source) => shape::run(self, source).await,
                     Step::Send(source) => send::run(self, source).await,
                     Step::Transfer(origin) => transfer::run(self, origin).await,
-                    // Apart as well: one of them lasts for long.
+                    // In a future of its own, too: a tunnel lasts long, and should not hold the memory of the rest.
                     Step::Tunnel(origin) => Ok(Box::pin(tunnel::run(self, origin, None)).await),
                     Step::TunnelOn(begun) => Ok(Box::pin(tunnel::run(self, begun.0, Some(begun.1))).await),
                     Step::Failed(error) => Ok(self.failed(error)),
@@ -225,8 +223,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Takes the request's places among those in flight, where these are bounded. It has them already where it goes to an upstream for
-    /// the second time.
+    /// Takes the request's places among the requests in flight, if these are bounded. A request that goes to an upstream
+    /// for the second time already has them.
     async fn take_passes(&mut self) -> Result<(), Error> {
         if self.config.limits_requests() && self.rare.passes.is_none() && self.down.peer.replay.is_none() {
             let listener = self.down.peer.listen.as_ref().map(|listen| &listen.address);
@@ -238,8 +236,8 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Sends a copy of the request to the mirror of its route once the whole request has gone to its own origin, or where
-    /// the exchange is over.
+    /// Sends a copy of the request to the mirror of its route, if the whole request was sent to its own origin or the
+    /// exchange is over.
     fn send_copy_when_due(&mut self, is_over: bool) {
         let (request, upload) = (&*self.request, &self.down.upload);
         if !self.record.mirrors || !is_over && !mirror::is_due(request, upload) {
@@ -253,7 +251,7 @@ impl<'a> Exchange<'a> {
         mirror::begin(&Mirrored { upstream, request, upload, addresses, account, memory }, mirror);
     }
 
-    /// The whole response is here, and its client takes its time.
+    /// Returns the origin's connection to the pool: the whole response has been received ahead of the client.
     fn origin_is_free(&mut self, origin: Origin, used_file: bool) {
         let metrics = &self.proxy.metrics;
         metrics.responses_buffered.inc();
@@ -269,7 +267,7 @@ impl<'a> Exchange<'a> {
     /// The reply for `error`.
     fn failed(&mut self, error: Error) -> Step {
         self.record.error = Some(error);
-        // The reply is our own.
+        // The reply comes from this proxy, so the old proxy's bytes are not passed on.
         self.request.verbatim = None;
         if self.down.client.head_sent {
             return Step::Broken(error);

@@ -1,4 +1,4 @@
-//! The steps of modules, run between the platform's own.
+//! Runs the steps of modules between the proxy's own steps.
 
 mod platform;
 
@@ -51,7 +51,7 @@ impl<'a> Exchange<'a> {
         });
     }
 
-    /// Makes the state of an exchange that has none. Returns true if it had none.
+    /// Creates the state for steps if the exchange has none. Returns true if it did.
     pub(super) fn begin_run(&mut self) -> bool {
         let is_new = self.modules.run.is_none();
         if is_new {
@@ -67,7 +67,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The steps of the route, unless they are away with all that the exchange has for them.
+    /// The steps of the route; `None` while their state is lent to another thread.
     #[inline]
     pub(super) fn plan(&self) -> Option<&'a Arc<Plan>> {
         self.modules.run.as_ref().and(self.modules.plan)
@@ -124,13 +124,13 @@ impl<'a> Exchange<'a> {
             }
             match self.run_ahead(plan, last)? {
                 Next::Done => return Ok(()),
-                // Seldom, and large.
+                // Boxed, because it is rare and large.
                 next => Box::pin(self.wait_for(next)).await?,
             }
         }
     }
 
-    /// Runs them as far as nothing has to be waited for.
+    /// Runs these steps until one has to wait for something.
     #[inline(never)]
     fn run_ahead(&mut self, plan: &'a Plan, last: PhaseId) -> Result<Next<'a>, ExchangeEnd> {
         let pipeline = &self.config.settings.pipeline;
@@ -186,8 +186,8 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Runs steps of the phase `log`, wherever they want to; gives the files that their lines have
-    /// gone to. Nothing is left that they could end.
+    /// Runs steps of the phase `log`, on other threads if `which` allows that. Returns the files for which they have
+    /// written lines. These steps cannot end the request.
     pub(super) async fn run_log(&mut self, plan: &Plan, which: Which) -> Vec<LogId> {
         let pipeline = &self.config.settings.pipeline;
         let mut runner = Runner::of_log();
@@ -204,7 +204,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Starts over for a replaced response: the steps for the old head run again over the new one.
+    /// Restarts the steps of the response, because the response was replaced: they run again over the new head.
     pub(super) fn start_over(&mut self) {
         let Some(plan) = self.modules.plan else { return };
         let Some(run) = self.modules.run.as_mut().filter(|_| !self.record.logged) else { return };
@@ -216,7 +216,7 @@ impl<'a> Exchange<'a> {
         self.modules.run.as_ref().is_some_and(|run| run.runner.next() == PhaseId::ResponseErrorPage.order())
     }
 
-    /// The state that a step may see and change; `None` if the route uses none.
+    /// The state that a step may see and change; `None` if the route uses no steps.
     pub(super) fn view(&mut self) -> Option<(View<'_>, &mut State)> {
         self.parts().map(|(view, state, ..)| (view, state))
     }
@@ -249,8 +249,8 @@ impl<'a> Exchange<'a> {
         entry.zip(self.view()).is_some_and(|(entry, (view, _))| view.is_long(entry))
     }
 
-    /// The input of a step that is declared light, if it has blocked a worker lately with these
-    /// settings and at most half of this input.
+    /// The input of a step that is declared light but is known to be slow with it: with the same settings, an input of
+    /// at most twice this size has recently blocked a worker.
     pub(super) fn slow_with(&mut self, planned: &PlannedStep) -> Option<StepInput> {
         let counters = self.proxy.steps.get(planned.step)?;
         let (view, _) = self.view()?;
@@ -258,7 +258,7 @@ impl<'a> Exchange<'a> {
         counters.is_slow(|| input, view.facts.now.steady_ms).then_some(input)
     }
 
-    /// Makes the fetches of the phase's steps in parallel, unless the client gives up.
+    /// Makes the fetches that the steps of a phase asked for, in parallel. Stops if the client gives up.
     async fn fetch_all(&mut self) -> Result<(), ExchangeEnd> {
         let Some(run) = &mut self.modules.run else { return Ok(()) };
         let asked: Vec<(u16, &str, Question)> = std::mem::take(&mut run.state.fetches)
@@ -278,7 +278,7 @@ impl<'a> Exchange<'a> {
             for (slot, dry, fetched) in answers {
                 if let Some(slot) = pipeline.answer_slot(slot) {
                     run.state.slots.answer(slot, fetched.answer, dry);
-                    // A step may answer the client with it.
+                    // A step may answer the client with this body, so its memory counts until the end of the exchange.
                     run.facts.shares.extend(fetched.share.filter(|share| share.held() > 0));
                 }
             }
@@ -286,7 +286,7 @@ impl<'a> Exchange<'a> {
         Ok(())
     }
 
-    /// Makes one request for the filter of a step before the response, unless the client gives up.
+    /// Makes one request for a filter of the response. Stops if the client gives up.
     pub(super) async fn fetch_one(
         &mut self,
         step: &'static str,
@@ -305,7 +305,7 @@ impl<'a> Exchange<'a> {
         let (proxy, config, request) = (self.proxy, self.config, &*self.request);
         let asks = (request.authority.as_str(), asker);
         let fetched = std::pin::pin!(fetch::fetch(proxy, config, asks, step, ask));
-        // From here on it counts as the filter's.
+        // The share of memory is dropped: from here on the answer counts as memory of the filter.
         unless_gone(self.down.client, self.down.timer, fetched).await.map(|fetched| fetched.answer)
     }
 
@@ -340,7 +340,7 @@ impl<'a> Exchange<'a> {
         let pipeline = &self.config.settings.pipeline;
         let which = Which::Logged { first: self.record.logged_first };
         if let Some((mut platform, _)) = self.platform(which) {
-            // Nothing is left that could be ended.
+            // The result does not matter: the request is over, so no step can end it.
             Runner::of_log().run(pipeline, plan, PhaseId::Log, &mut platform);
             platform.ends();
         }

@@ -1,4 +1,4 @@
-//! Exchanges of a version that has handed over, which go on with a slim configuration.
+//! Exchanges that continue with a slim configuration, after the process has handed over to a new version.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -60,7 +60,8 @@ impl MovedRequest for MovedExchange {
     }
 }
 
-/// Hands the rest of the exchange to its client, to be continued with `step`. This exchange ends without a line in the log.
+/// Stores the rest of the exchange in its client, to be continued with `step`. The exchange itself then ends without
+/// a log line.
 pub(super) fn move_out(exchange: &mut Exchange<'_>, step: Step) {
     let now = clock::now();
     let plan = exchange.plan().filter(|plan| plan.has_any(PhaseId::Log, PhaseId::Log));

@@ -1,4 +1,4 @@
-//! The spans of an exchange that are under way: the proxy's own work, and a phase of steps within it.
+//! The open spans of an exchange: one for the proxy's own work, and within it one for a phase of steps.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,9 +10,9 @@ use crate::spans::{Attributes, RequestTrace, SpanId, SpanKind, SpanParent};
 pub(super) struct ExchangeSpans {
     /// All spans of the request.
     pub trace: Arc<RequestTrace>,
-    /// The work of the proxy under way.
+    /// The open span of the proxy's work.
     work: Option<OpenSpan>,
-    /// The phase that is running.
+    /// The open span of the running phase.
     phase: Option<OpenSpan>,
 }
 
@@ -35,7 +35,7 @@ impl OpenSpan {
 }
 
 impl ExchangeSpans {
-    /// The spans of a trace, of which `request-early` is over: it began at that time.
+    /// The spans of a trace whose phase `request-early` is over. That phase began at `early`.
     pub fn new(trace: Arc<RequestTrace>, early: Instant) -> Self {
         let phase = OpenSpan { began: early, ..OpenSpan::new("request-early") };
         let mut spans = Self { trace, work: None, phase: Some(phase) };
@@ -58,13 +58,13 @@ impl ExchangeSpans {
         SpanParent { id: self.work.as_ref().map_or(root.id, |work| work.id), ..root }
     }
 
-    /// The span that new ones are a part of.
+    /// The parent of new spans.
     pub fn present(&self) -> SpanParent {
         let parent = self.parent_of_phase();
         SpanParent { id: self.phase.as_ref().map_or(parent.id, |phase| phase.id), ..parent }
     }
 
-    /// The steps of a phase run from here on.
+    /// Begins the span of a phase, unless it is open.
     pub fn begin_phase(&mut self, name: &'static str) {
         if self.phase.as_ref().is_some_and(|phase| phase.name == name) {
             return;

@@ -9,6 +9,6 @@ pub enum Outcome {
     Close,
     /// The connection ends at once.
     Abort,
-    /// The rest of the exchange waits with the client, to go on with a slim configuration.
+    /// The rest of the exchange is stored in the client, and continues with a slim configuration.
     Moved,
 }

@@ -1,4 +1,4 @@
-//! Parts of bodies: an origin has sent one, and a step needs the whole of it.
+//! Partial responses: an origin has sent a part of a body, and a step needs all of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,8 +7,8 @@ use super::shape::drop_source;
 use super::state::{Exchange, Step};
 use foregate_module::Source as MadeBy;
 
-/// Returns true if the origin has sent a part of a body of which a step needs all. That happens
-/// once: the request has no `Range` then.
+/// Returns true if the origin has sent a part of a body, and a step needs all of it. That happens at most once, because
+/// the request has no `Range` the second time.
 pub(super) fn needs_whole(exchange: &mut Exchange<'_>) -> bool {
     let tries_parts = exchange.plan().is_some_and(|plan| !plan.parts().is_empty());
     if !tries_parts || !exchange.request.length.is_empty() || !exchange.request.asks_for_part() {
@@ -34,8 +34,7 @@ pub(super) fn needs_whole(exchange: &mut Exchange<'_>) -> bool {
     }
 }
 
-/// Asks the origin again, for all of the body of which it has sent a part; no step of the response
-/// has seen that.
+/// Drops the partial response, which no step has seen, and asks the origin again for the whole body.
 pub(super) fn ask_whole(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
     drop_source(exchange, source, None);
     exchange.request.ask_for_all();

@@ -51,7 +51,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     if exchange.down.peer.replay.is_none() {
         exchange.record.mirrors = mirror::choose(exchange.routed.mirror(), exchange.request);
     }
-    // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
+    // The body is kept for another attempt. Over HTTP/2 an origin may declare a request unprocessed, and then it may be
+    // repeated whatever its method.
     let method = exchange.request.head.method.as_bytes();
     let of_route = exchange.routed.route.and_then(|route| route.retry.get());
     let rules = of_route.unwrap_or(&upstream.settings.retry);
@@ -85,7 +86,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     ask.set_account(account);
     ask.set_span(span);
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !exchange.request.fits_extended_connect() {
-        // The request continues without the offer, which may be ignored (RFC 9110, section 7.8).
+        // The request continues without `Upgrade`: a server may ignore such an offer (RFC 9110, section 7.8).
         exchange.request.upgrade = None;
     }
     let underscores =
@@ -98,7 +99,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         exchange.request.head.headers.remove_name(b"sec-websocket-key");
     }
     let headers = &mut exchange.request.head.headers;
-    // Where steps run, that hop has ended before them (`screen`).
+    // With steps, `screen` has already done this before they ran.
     if exchange.modules.run.is_none() {
         exchange.down.upload.leave_out(connection::named_options(headers));
     }

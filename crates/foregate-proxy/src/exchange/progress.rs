@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::settings::{OriginTimes, Timeouts};
 use crate::transport::progress::{Movement, Rate, Taking};
 
-/// When each direction last moved a byte, and how fast the client sends.
+/// The time of the last progress in each direction, and the rate at which the client sends.
 #[derive(Debug)]
 pub struct Progress {
     up: Movement,
@@ -15,13 +15,12 @@ pub struct Progress {
     rate: Rate,
 }
 
-/// The event being awaited, as far as time limits are concerned.
+/// The event that an exchange waits for. Each has its own time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AwaitedEvent {
     /// The client's body.
     ClientBody,
-    /// That body, for which the client may wait until the origin has said something (RFC 9110,
-    /// section 10.1.1).
+    /// The client's body, which the client may hold back until the origin has sent a 100 (RFC 9110, section 10.1.1).
     ExpectedBody,
     /// The client has to read our output.
     ClientRead,
@@ -31,8 +30,7 @@ pub enum AwaitedEvent {
     FirstByte,
     /// The origin's body.
     OriginBody,
-    /// Either body, once the final response has begun: the next data of each side may depend on the
-    /// other's.
+    /// Either body, once the final response has begun. Each side may need the other side's data before it sends more.
     EitherBody,
 }
 
@@ -62,8 +60,8 @@ impl Progress {
         self.down.observe(downloaded, now);
     }
 
-    /// Records the bytes that the origin has received so far: data in memory or in a file moves
-    /// without the client.
+    /// Records the bytes that the origin has received so far. They may come from memory or a file, without progress of the
+    /// client.
     pub fn observe_given(&mut self, given: u64, now: Instant) {
         if given != self.given {
             self.given = given;
@@ -71,8 +69,8 @@ impl Progress {
         }
     }
 
-    /// Records the bytes that the client has received so far, if it is being waited for, and the
-    /// last progress of other streams of its connection.
+    /// Records the bytes that the client has received so far, whether the exchange `waits` for the client, and the last
+    /// progress of other streams of its connection.
     pub fn observe_client(&mut self, given: u64, waits: bool, left_at: Option<Instant>, now: Instant) {
         self.client.observe(given, waits, now);
         self.client.has_left(left_at);
@@ -83,17 +81,17 @@ impl Progress {
         self.up.restart(now);
     }
 
-    /// The client was not being waited for: this span does not count for its rate.
+    /// Starts a new span for the client's rate, because the exchange has not been waiting for the client.
     pub fn excuse_client(&mut self, now: Instant) {
         self.rate.restart(self.up.bytes(), now);
     }
 
-    /// When the client will have sent nothing for so long.
+    /// The time at which the client will have been silent for `pause`, unless it sends something.
     pub fn silent_for(&self, pause: Duration) -> Instant {
         self.up.at() + pause
     }
 
-    /// Until when `awaited` must have happened; an origin has no deadlines but these.
+    /// The deadline of `awaited`. `None` if it depends on an origin's time limits and `origin` is `None`.
     pub fn deadline(
         &mut self,
         awaited: AwaitedEvent,
@@ -111,8 +109,7 @@ impl Progress {
         })
     }
 
-    /// When a byte was last moved in either direction. Nothing is taken for downloaded before the
-    /// response has begun.
+    /// The time of the last progress in either direction. Before the response has begun, only the upload counts.
     pub fn moved_at(&self) -> Instant {
         self.up.at().max(self.down.at())
     }

@@ -1,5 +1,5 @@
-//! The request as received, for steps that judge it in its original form; and requests that were
-//! refused before they had a route.
+//! The original form of requests, for steps that judge it: the request as received, and requests that were refused
+//! before they had a route.
 
 use std::ops::Range;
 
@@ -9,8 +9,8 @@ use foregate_wire::{HeaderList, RequestHead};
 use super::client::Peer;
 use crate::message::request::Request;
 
-/// Lines of a head that cannot be parsed that are looked at as fields. Those beyond are in its
-/// bytes alone.
+/// The most lines of a malformed head that steps see as fields. Further lines are visible only in the bytes of the
+/// head.
 const UNPARSED_FIELDS: usize = 1024;
 
 /// The head of a request, as it was received.
@@ -82,8 +82,7 @@ pub(super) fn part<'b>(bytes: &'b [u8], range: &Range<usize>) -> &'b [u8] {
 }
 
 impl Parts {
-    /// Reads a possible head despite its errors: words of the first line, then lines up to an empty
-    /// one.
+    /// Splits a malformed head into parts: the words of the first line, and then fields up to an empty line.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let mut parts = Self::default();
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
@@ -107,7 +106,7 @@ impl Parts {
             } else if let (Some((_, value)), true) =
                 (parts.fields.last_mut(), text.first().is_some_and(blank))
             {
-                // A line that continues the one before.
+                // The line starts with a blank, so it continues the previous field.
                 value.end = line.end;
             } else if parts.fields.len() < UNPARSED_FIELDS {
                 let colon = memchr::memchr(b':', text).unwrap_or(text.len());

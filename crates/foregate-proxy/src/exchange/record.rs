@@ -1,11 +1,11 @@
-//! The input of the log and the metrics.
+//! The record of an exchange for the log and the metrics.
 
 use std::time::Instant;
 
 use crate::error::{Error, Side};
 use crate::settings::FallbackReason;
 
-/// The input of the log and the metrics.
+/// The record of an exchange for the log and the metrics.
 #[derive(Debug)]
 pub(super) struct LogRecord {
     pub start: Instant,
@@ -15,19 +15,19 @@ pub(super) struct LogRecord {
     pub error: Option<Error>,
     /// The side that ended a tunnel, or left before the response was complete.
     pub ended_by: Option<Side>,
-    /// Bytes that are not HTTP have been moved.
+    /// True if the exchange has become a tunnel, which moves bytes that are not HTTP.
     pub tunnel: bool,
-    /// The log knows of it.
+    /// True once the exchange is logged.
     pub logged: bool,
     /// The error of a request that cannot be routed.
     pub refused: Option<Error>,
-    /// The steps of the phase `log` that run before the response begins have run.
+    /// True once the steps that log before the response have run.
     pub logged_first: bool,
     /// Why the request has fallen back.
     pub fallback: Option<FallbackReason>,
-    /// A copy of the request is still to go to the mirror of its route.
+    /// True if a copy of the request still has to be sent to the mirror of its route.
     pub mirrors: bool,
-    /// The exchange is neither logged nor counted.
+    /// True if the exchange is neither logged nor counted.
     pub is_quiet: bool,
 }
 
@@ -54,7 +54,7 @@ impl LoggedAction {
 }
 
 impl LogRecord {
-    /// Of a request that has just begun.
+    /// The record of an exchange that has just begun.
     pub fn new(start: Instant) -> Self {
         Self {
             start,

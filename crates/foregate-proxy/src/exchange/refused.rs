@@ -1,4 +1,4 @@
-//! Requests that were refused before they had a route, shown to the steps that ask for such.
+//! Shows requests that were refused before they had a route to the steps that read such requests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::view::now;
 use crate::error::Error;
 use crate::link::Link;
 
-/// Runs the steps that see requests which were refused before they had a route. The request has
-/// been answered. Steps that run before the response have already seen it.
+/// Runs the steps that read refused requests, after the request has been answered. Does nothing if steps have seen the
+/// request before the response.
 pub(super) async fn show_refused(exchange: &mut Exchange<'_>, error: Error) {
     if !exchange.record.logged_first
         && let Some(plan) = take_refused(exchange, error, |_| true)
@@ -38,13 +38,14 @@ pub(super) async fn show_refused_first(exchange: &mut Exchange<'_>) {
     wait_until_written(exchange, &logs).await;
 }
 
-/// Takes the plan for a refused request, if it is wanted, and the steps' view of the request.
+/// Chooses the plan for a refused request, and prepares the state for its steps. `None` if `wants` is false for the
+/// plan.
 fn take_refused<'a>(
     exchange: &mut Exchange<'a>,
     error: Error,
     wants: fn(&Plan) -> bool,
 ) -> Option<&'a Arc<Plan>> {
-    // A malformed head has not been consumed.
+    // A malformed head is still in the connection's buffer.
     let raw = match (&error, &exchange.down.client.link) {
         (Error::Request(_) | Error::HeadTimeout, Link::H1(link)) => Some(link.ahead()),
         _ => None,
@@ -67,8 +68,9 @@ fn take_refused<'a>(
     Some(plan)
 }
 
-/// The plan of the route that a refused request seems to ask for, of its site where no route fits,
-/// or that of the top of the file; `None` where none of its steps looks at such requests.
+/// The plan for a refused request: that of the route that it seems to ask for, or of its site if no route matches.
+/// If no step of that plan reads refused requests, the plan at the top of the configuration; `None` if no step there
+/// does.
 fn plan_of_refused<'a>(
     exchange: &Exchange<'a>,
     raw: Option<&[u8]>,

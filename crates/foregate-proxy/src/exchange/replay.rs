@@ -17,9 +17,9 @@ use crate::message::response::Response;
 use crate::time::timer::Timer;
 use crate::transport::stream::{Socket, Stream};
 
-/// How long the end of the origin's response may lie behind that of the old proxy's.
+/// How long after the end of the old proxy's response the origin's response may end.
 const LAG: Duration = Duration::from_secs(5);
-/// How long a request may take that is served once more.
+/// The time limit for serving a request again.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Serves the request once more, on its own, when its client's response has ended.
@@ -28,7 +28,7 @@ pub(super) fn begin(tapped: Box<TappedRequest>) {
 }
 
 impl TappedRequest {
-    /// Waits for the client's response, serves the request once more, and hands all over.
+    /// Waits for the client's response, serves the request again, and hands both responses over to the comparison.
     async fn run(self) {
         let comparisons = Arc::clone(&self.proxy.comparisons);
         let route = Arc::clone(&self.route);
@@ -92,8 +92,8 @@ impl TappedRequest {
         Ok(())
     }
 
-    /// Serves the request once more, with this response of the origin. Returns the response, and the request that the origin
-    /// would have got.
+    /// Serves the request again, with `answer` in place of the origin's response. Returns this proxy's response, and the
+    /// request that the origin would have got.
     async fn replay(
         &mut self,
         body: &Body,
@@ -115,7 +115,7 @@ impl TappedRequest {
     }
 }
 
-/// The request of the old proxy at the tap, and the response of the origin.
+/// Waits for the end of a visit. Returns the request of the old proxy at the tap, and the response of the origin.
 async fn end_of(
     visit: TapVisit,
     held: &mut Vec<BudgetShare>,

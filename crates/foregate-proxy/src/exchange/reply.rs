@@ -14,12 +14,12 @@ use crate::link::Link;
 use crate::settings::FixedResponse;
 use crate::upstream::Origin;
 
-/// The allowed methods in our own responses.
+/// The value of `Allow` in our own responses.
 const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
-/// The methods of files.
+/// The value of `Allow` for static files.
 pub(super) const ALLOW_OF_FILES: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// The value of a field `Date` now (RFC 9110, section 5.6.7); written once a second.
+/// The present value of the field `Date` (RFC 9110, section 5.6.7). Each thread formats it at most once a second.
 pub(super) fn date() -> [u8; 29] {
     thread_local! {
         static WRITTEN: Cell<(u64, [u8; 29])> = const { Cell::new((u64::MAX, [b' '; 29])) };
@@ -35,22 +35,22 @@ pub(super) fn date() -> [u8; 29] {
     text
 }
 
-/// A reply that does not come from an origin. The head of one that does is in its place already: it
-/// is received there.
+/// A reply that does not come from an origin. A response from an origin needs none: its head is received directly into
+/// the exchange.
 #[derive(Debug)]
 pub struct Reply {
-    /// Without framing.
+    /// The head, without framing fields.
     pub head: ResponseHead,
     /// The body.
     pub body: BodySource,
-    /// Its source.
+    /// The source of the reply, for steps.
     pub made_by: MadeBy<'static>,
 }
 
 /// The source of the body of a reply.
 #[derive(Debug)]
 pub enum BodySource {
-    /// An origin, framed like this. A tunnel begins after the head.
+    /// An origin, with this framing. If that is a tunnel, the tunnel begins after the head.
     Origin(Origin, BodyLength),
     /// Memory.
     Bytes(Text),
@@ -79,7 +79,7 @@ impl Sender {
         }
     }
 
-    /// The origin, if it is one.
+    /// The origin, if the sender is one.
     pub fn origin(self) -> Option<Origin> {
         match self {
             Self::Origin(mut origin) => {
@@ -94,8 +94,8 @@ impl Sender {
         }
     }
 
-    /// The origin, once its whole response has been received ahead of the client, and whether some of the response went
-    /// through a file.
+    /// The origin, if its whole response has been received ahead of the client. The bool is true if some of the response
+    /// went through a file.
     pub fn free(&mut self) -> Option<(Origin, bool)> {
         let Self::Origin(Origin { link: Link::Ahead(ahead), .. }) = self else { return None };
         if !ahead.has_all() {
@@ -111,7 +111,7 @@ impl Sender {
 }
 
 impl BodySource {
-    /// The origin, if it comes from one.
+    /// The origin, if the body comes from one.
     pub fn origin(self) -> Option<Origin> {
         match self {
             Self::Origin(origin, _) => Some(origin),
@@ -123,7 +123,7 @@ impl BodySource {
 impl Reply {
     pub(super) fn new(status: u16, content_type: &str, body: Text, made_by: MadeBy<'static>) -> Self {
         let mut head = ResponseHead::new();
-        // As much as most have, at once.
+        // One allocation that suffices for most heads.
         head.headers.reserve(256, 8);
         head.version = Version::Http11;
         head.status = status;
@@ -141,7 +141,7 @@ impl Reply {
         Self::new(fixed.status, "text/plain; charset=utf-8", body, MadeBy::Route)
     }
 
-    /// Redirects the client permanently, with the same method.
+    /// A permanent redirect (308), which keeps the method.
     pub fn permanent_redirect(location: &[u8]) -> Self {
         let mut reply = Self::new(308, "", Text::EMPTY, MadeBy::Route);
         reply.head.headers.push(b"Location", location);
@@ -165,8 +165,8 @@ impl Reply {
         reply
     }
 
-    /// The response to OPTIONS or TRACE with a last hop of zero: it is addressed to us (RFC 9110,
-    /// section 7.6.2). TRACE would reveal fields to scripts, and is refused.
+    /// The response to OPTIONS or TRACE with `Max-Forwards: 0`, which are addressed to this proxy (RFC 9110, section
+    /// 7.6.2). TRACE is refused, because it would reveal fields to scripts.
     pub fn last_hop(method: &[u8]) -> Self {
         let status = if method == b"OPTIONS" { 200 } else { 405 };
         let mut reply = Self::new(status, "", Text::EMPTY, MadeBy::Route);
@@ -174,11 +174,11 @@ impl Reply {
         reply
     }
 
-    /// The response to an error: the status, and only a hint at the side of the cause.
+    /// The response to an error: the status, and a text only for errors of the client.
     pub fn error(error: &Error) -> Self {
         let status = error.status();
         if matches!(error, Error::Memory) {
-            // A body would be held as long as a client over HTTP/2 opens no window for it.
+            // Without a body: it would take memory until an HTTP/2 client opens its window.
             return Self::new(status, "", Text::EMPTY, MadeBy::Error(error.kind()));
         }
         let mut body = format!("{status} {}\n", reason_phrase(status));
@@ -188,8 +188,7 @@ impl Reply {
         let mut reply =
             Self::new(status, "text/plain; charset=utf-8", body.into(), MadeBy::Error(error.kind()));
         if matches!(error, Error::QueueFull | Error::QueueTimeout | Error::ClientRequests) {
-            // Seconds. The duration is unknown; without the field, clients that retry at once would come again
-            // immediately.
+            // In seconds. The actual time is unknown, but without the field some clients would retry immediately.
             reply.head.headers.push(b"Retry-After", b"1");
         }
         if status == 405 {

@@ -31,7 +31,7 @@ use crate::settings::{
 };
 use crate::upstream::{Ask, OpeningTerms};
 
-/// Bytes of the answer to a challenge: a token, a dot and the digest of a key.
+/// The longest answer to a challenge, bytes: a token, a dot and the digest of a key.
 const CHALLENGE_MOST: u64 = 1024;
 
 const HTTPS_PORT: u16 = 443;
@@ -60,7 +60,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     });
     let covered = acceptor.is_none_or(|(info, acceptor)| match acceptor {
         Some(acceptor) => acceptor.covers(info, host),
-        // The last requests of a listener that is no more in the configuration.
+        // The listener has been removed from the configuration, and its connections serve their last requests.
         None => info.sni.as_ref().is_none_or(|sni| sni.as_bytes() == host),
     });
     if !covered {
@@ -142,7 +142,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
         };
         exchange.rare.watched = compare::begin(&compared, route, settings);
     }
-    // A route without modules has no plan, except for conditions of its cache.
+    // A route without modules needs an (empty) plan only if its cache has expressions.
     let evaluated = || route.cache.get().filter(|cache| cache.has_expressions()).map(|cache| &cache.no_steps);
     exchange.use_plan(route.plan.get().or_else(evaluated));
     if let (Some(run), Some(readings)) = (&mut exchange.modules.run, readings) {
@@ -159,8 +159,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     settle_length(exchange, next).await
 }
 
-/// Refuses a CONNECT that is not allowed, or is followed by bytes for a tunnel that has not been
-/// accepted yet.
+/// Refuses a CONNECT that is not allowed, or after which the client has sent bytes before the tunnel is accepted.
 fn check_connect(exchange: &mut Exchange<'_>, connects: bool) -> Result<(), Error> {
     if exchange.request.head.method != Method::Connect {
         return Ok(());
@@ -176,12 +175,12 @@ fn check_connect(exchange: &mut Exchange<'_>, connects: bool) -> Result<(), Erro
     Ok(())
 }
 
-/// Where a request goes as it is.
+/// The destination of a request that is passed on unchanged.
 #[derive(Clone, Copy)]
 struct HandOver {
     upstream: usize,
     tls_fields: bool,
-    /// Why it falls back; `None` at a tap, through which the old proxy sends its requests.
+    /// Why the request falls back; `None` at a tap, through which the old proxy sends its own requests.
     reason: Option<FallbackReason>,
 }
 
@@ -202,18 +201,18 @@ async fn hand_over(exchange: &mut Exchange<'_>, to: HandOver, connects: bool) ->
     settle_length(exchange, next).await
 }
 
-/// Sends a request of the old proxy to the origin.
+/// Sends a request that the old proxy has sent through a tap to the origin.
 async fn pass_tap(exchange: &mut Exchange<'_>, tap: &str) -> StepResult {
     let upstreams = &exchange.config.upstreams;
     let Some(upstream) = upstreams.iter().position(|upstream| *upstream.settings.name == *tap) else {
-        // The connection is older than the configuration.
+        // The connection is older than the configuration, which no longer has the tap's upstream.
         exchange.down.client.close = true;
         return Err(Error::NoRoute.into());
     };
     hand_over(exchange, HandOver { upstream, tls_fields: false, reason: None }, false).await
 }
 
-/// Where a request goes that no site or no route takes.
+/// The fallback for a request that matches no site or no route.
 fn fallback_of_unknown<'a>(
     exchange: &Exchange<'a>,
     site: Option<HostId>,
@@ -227,7 +226,7 @@ fn fallback_of_unknown<'a>(
     }
 }
 
-/// Where a request of this route goes instead, if anywhere.
+/// The fallback for a request of this route, if the conditions for it hold.
 fn fallback_of_route<'a>(
     exchange: &mut Exchange<'a>,
     site: HostId,
@@ -257,7 +256,7 @@ fn fallback_of_route<'a>(
     Ok(reason.map(|reason| (old, reason)))
 }
 
-/// Sends the request to the old proxy, or on its behalf to the origin.
+/// Sends the request to the old proxy, or a request from a tap to the origin.
 fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
     let Some(upstream) = exchange.config.upstreams.get(to.upstream) else {
         return Err(Error::Internal.into());
@@ -281,7 +280,7 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
         kept.limit = upstream.settings.retry_body;
         exchange.down.upload.kept = Some(kept);
     }
-    // Of a compared request the contents count, and not the framing.
+    // A compared request is not passed on verbatim: its contents matter for the comparison, not its framing.
     let is_verbatim = upstream.settings.protocol != UpstreamProtocol::Http2
         && exchange.rare.watched.is_none()
         && fallback::take_bytes(exchange.request, &mut exchange.down.client.link, to.tls_fields);
@@ -316,7 +315,7 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
     Ok(Step::Ask)
 }
 
-/// The answer to an authority's challenge (RFC 8555, section 8.3), for tokens that are known alone.
+/// The answer to a challenge of a certificate authority (RFC 8555, section 8.3); `None` if the token is unknown.
 fn challenge(automatic: &Automatic, path: &[u8]) -> Option<FixedResponse> {
     let token = path.strip_prefix(HTTP_CHALLENGE_PREFIX)?;
     let file = http_challenge(&automatic.challenge_folder(), token)?;
@@ -325,8 +324,8 @@ fn challenge(automatic: &Automatic, path: &[u8]) -> Option<FixedResponse> {
     Some(FixedResponse { status: 200, body: body.into() })
 }
 
-/// The redirect of a request without TLS, if its site demands TLS. Steps may still find out that
-/// another proxy received it over TLS.
+/// The redirect of a request without TLS, if its site demands TLS. With steps, this is checked after them, because
+/// they may find that another proxy received the request over TLS.
 pub(super) fn redirect_to_https(exchange: &Exchange<'_>) -> Option<Box<Reply>> {
     let port = exchange.config.settings.sites.redirects(exchange.routed.site?)?;
     let request = &exchange.request;
@@ -347,7 +346,7 @@ pub(super) fn limit_body_to(exchange: &mut Exchange<'_>, limit: Option<u64>) -> 
     exchange.down.upload.limit = exchange.down.upload.limit.min(limit);
     match exchange.request.length {
         BodyLength::Fixed(length) if length > exchange.down.upload.limit => Err(Error::BodyTooLarge),
-        // Steps may have looked at more than a later one allows.
+        // Steps may have received more of the body than the limit of a later step allows.
         _ if exchange.down.upload.moved > exchange.down.upload.limit => Err(Error::BodyTooLarge),
         _ => Ok(()),
     }
@@ -371,7 +370,7 @@ type RouteMatch<'a> = (Option<Vec<Vec<u8>>>, &'a Arc<Route>);
 ///
 /// # Errors
 ///
-/// There is none, or another reading of the path leads to another one.
+/// No route matches, or another reading of the path leads to another route.
 pub(super) fn route_by_conditions<'a>(
     exchange: &mut Exchange<'a>,
     site: HostId,
@@ -404,8 +403,8 @@ pub(super) fn route_by_conditions<'a>(
     Ok((readings, route.ok_or(Error::NoRoute)?))
 }
 
-/// No route takes the request: the answer to it goes through the steps that hold for its site, or
-/// for all.
+/// Fails a request that no route matches. The steps of its site for such requests, or those for all sites, run over the
+/// answer.
 fn unrouted(exchange: &mut Exchange<'_>, error: Error) -> StepResult {
     let settings = &exchange.config.settings;
     let plan = match exchange.routed.site {

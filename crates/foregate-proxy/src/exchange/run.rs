@@ -8,29 +8,29 @@ use crate::error::Error;
 use crate::shelf::{self, Shelf};
 
 thread_local! {
-    /// The memory of exchanges that are over.
+    /// The memory of finished exchanges, kept for the next ones.
     static SHELF: Shelf<Box<Run>> = const { Shelf::new(SHELVED) };
 }
 
-/// How much of it a thread keeps.
+/// The most states that a thread keeps.
 const SHELVED: usize = 32;
 
 /// The state of an exchange with steps, other than its heads.
 pub(super) struct Run {
     /// The values of steps.
     pub state: State,
-    /// Their effects on the exchange.
+    /// The effects of steps on the exchange.
     pub facts: Facts,
-    /// The client's request as received, if steps read it.
+    /// The request's fields from before it was prepared for the origin, if steps of the response read them.
     pub asked: SentFields,
-    /// How far they have come.
+    /// The progress of the steps.
     pub runner: Runner,
-    /// Why the exchange has ended while a step was away.
+    /// The error that ended the exchange while a step ran on another thread.
     pub lost: Option<Error>,
 }
 
 impl Run {
-    /// The state of an exchange that has just begun, in memory of the thread.
+    /// The state of an exchange that has just begun. Reuses memory of the thread.
     pub(super) fn of(facts: Facts) -> Box<Self> {
         match shelf::take(&SHELF) {
             Some(mut run) => {
@@ -56,13 +56,13 @@ impl Run {
     }
 }
 
-/// Which steps run, where not all of a phase do.
+/// Selects the steps of a phase that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     All,
-    /// Steps of the phase `log` that run before the response begins. Nothing waits for a thread.
+    /// Steps of the phase `log` that run before the response begins. They run on the worker.
     LoggedFirst,
-    /// The other steps of the phase `log`. Nothing waits for a thread.
+    /// The steps of the phase `log` at the end of the exchange. They run on the worker.
     Logged {
         first: bool,
     },

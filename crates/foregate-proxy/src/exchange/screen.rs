@@ -1,4 +1,5 @@
-//! Screening a request: the steps from `request-early` to `upstream-select` run, and the route or one of them says where it goes.
+//! Screens a request: runs the steps from `request-early` to `upstream-select`. Then the route, or one of the steps,
+//! decides where the request goes.
 
 use std::sync::atomic::Ordering;
 
@@ -28,7 +29,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     if let Some(reply) = redirect_to_https(exchange) {
         return Ok(Step::Reply(reply));
     }
-    // Before any condition or key looks at the fields: they would believe the client.
+    // This comes before any condition or key reads these fields, because a client could have set them.
     if let Some(plan) = exchange.plan() {
         remove_identity(&mut exchange.request.head.headers, plan.identity());
     }
@@ -45,7 +46,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     dispatch(exchange)
 }
 
-/// Goes where the route, or a step, says.
+/// Chooses the next step of the exchange, as the route or a step of a module demands.
 pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
     let Some(route) = exchange.routed.route else { return Err(Error::Internal.into()) };
     if exchange.modules.run.as_ref().is_some_and(|run| run.facts.path_is_in_doubt.load(Ordering::Relaxed)) {
@@ -63,7 +64,7 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
     let ask = if caches { Step::Cached } else { Step::Prepare };
     let chosen = chosen.map(|upstream| upstream.0 as usize);
     Ok(match (&route.action, chosen) {
-        // Files come first, whatever upstream is asked after them.
+        // A file comes first. The chosen upstream is asked only if there is none.
         (Action::Files { folder, upstream }, _) => {
             Step::Files { folder: *folder, upstream: chosen.or(*upstream) }
         }
@@ -76,7 +77,7 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
     })
 }
 
-/// Holds the request to the limit that steps have set.
+/// Applies the limit that steps have set for the request's body.
 pub(super) fn limit_body(exchange: &mut Exchange<'_>) -> Result<(), Error> {
     limit_body_to(exchange, exchange.modules.run.as_ref().and_then(|run| run.facts.body_limit))
 }

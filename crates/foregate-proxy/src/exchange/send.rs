@@ -64,7 +64,7 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
             (None, length)
         }
     };
-    // A 204 has no length, whatever was asked for (RFC 9110, section 8.6).
+    // A 204 has no Content-Length, whatever the method (RFC 9110, section 8.6).
     let has_length = match status {
         304 => {
             matches!(origin, Some(Sender::Origin(_)))
@@ -79,7 +79,7 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
         headers.remove(NameId::ContentLength);
     }
     if !headers.contains(NameId::Date) {
-        // RFC 9110, section 6.6.1.
+        // A response needs a `Date` (RFC 9110, section 6.6.1).
         headers.push_id(NameId::Date, &date());
     }
     let may_not_come = body_may_not_come(exchange);
@@ -93,11 +93,11 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
     }
 }
 
-/// Tells the client, and turns both connections into byte streams.
+/// Sends the head that accepts the tunnel, and turns both connections into byte streams.
 fn open_tunnel(exchange: &mut Exchange<'_>, mut origin: Origin) -> Step {
     exchange.down.client.close = true;
     if exchange.request.head.method == Method::Connect && exchange.down.client.link.has_more() {
-        // The client has not waited for the answer to CONNECT.
+        // The client has sent bytes for the tunnel without waiting for the answer to CONNECT.
         drop_origin(exchange, origin, &Error::EarlyTunnel);
         return Step::Failed(Error::EarlyTunnel);
     }
@@ -115,18 +115,18 @@ fn open_tunnel(exchange: &mut Exchange<'_>, mut origin: Origin) -> Step {
     Step::Tunnel(origin)
 }
 
-/// How much of this response is received ahead of the client; `None` where it is read as the client reads.
+/// The limits for receiving this response ahead of the client. `None`: it is read only as fast as the client reads.
 fn buffering(exchange: &Exchange<'_>, length: BodyLength) -> Option<BufferResponses> {
     let of_route = exchange.routed.route.and_then(|route| route.buffer_responses);
     let limits = of_route.unwrap_or(exchange.upstream()?.settings.buffer_responses)?;
-    // An origin that still receives may wait for the client to read.
+    // Not while the origin still receives the request: the next input may depend on the client having read the response.
     let is_sent = exchange.down.upload.is_done() && !exchange.down.upload.gave_up();
     let declines = exchange.response.headers.get_name(b"x-accel-buffering");
     let declines = declines.is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
     (is_sent && !length.is_empty() && !declines).then_some(limits)
 }
 
-/// Has the bytes of a link received ahead of the client.
+/// Puts a buffer before a link, so that its bytes are received ahead of the client.
 pub(super) fn receive_ahead(exchange: &Exchange<'_>, link: &mut Link, limits: BufferResponses) {
     let account = exchange.account();
     let share = exchange.proxy.filter_memory.share(account);
@@ -149,7 +149,7 @@ fn body_may_not_come(exchange: &Exchange<'_>) -> bool {
 /// Sends the head of the final response.
 pub(super) fn send_head(exchange: &mut Exchange<'_>, length: BodyLength) -> Result<(), LinkError> {
     exchange.record.status = Some(match (&exchange.down.client.link, exchange.response.status) {
-        // The status that accepts an upgrade there (RFC 8441, section 5).
+        // Over HTTP/2, 200 accepts an upgrade (RFC 8441, section 5).
         (Link::Client(_), 101) => 200,
         (_, status) => status,
     });
@@ -196,7 +196,7 @@ pub(super) fn give_up(exchange: &Exchange<'_>, origin: Option<Origin>, error: Er
     Step::Broken(error)
 }
 
-/// Ends the origin's part in an exchange that has failed.
+/// Ends the origin's connection or stream after an exchange has failed, and reports the error to the upstream.
 pub(super) fn drop_origin(exchange: &Exchange<'_>, mut origin: Origin, error: &Error) {
     if let Some(upstream) = exchange.upstream() {
         origin.gave_up(error, &upstream.settings);

@@ -1,4 +1,4 @@
-//! Shaping a reply: the steps of the response run over it, from any source.
+//! Shapes a reply from any source: runs the steps of the response over it.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -81,7 +81,7 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut BodySource) -> R
                 let bytes = std::mem::take(&mut run.facts.response_body).into();
                 exchange.down.download.front = Front::new(bytes, run.facts.response_share.take());
             }
-            // Bytes in a tunnel are no body.
+            // Bytes in a tunnel are not filtered.
             if filters.is_empty() || *length == BodyLength::Tunnel {
                 return Ok(());
             }
@@ -97,7 +97,7 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut BodySource) -> R
         BodySource::Bytes(body) => {
             exchange.response.headers.remove(NameId::ContentLength);
             if !filters.is_empty() && !body.is_empty() {
-                // Apart, since it is large and most replies do without.
+                // In a future of its own, because it is large and most replies do not need it.
                 *body = Box::pin(filter_bytes(exchange, filters, body)).await?;
             }
             Ok(())
@@ -123,7 +123,8 @@ fn hold_bytes(exchange: &mut Exchange<'_>, body: &Text) -> Result<(), ExchangeEn
     Ok(())
 }
 
-/// Filters a body in memory as a whole, so that its length is known, with the fetches of filters.
+/// Filters the whole of a body in memory before the head is sent, so that its length is known. Makes the fetches that
+/// filters ask for.
 async fn filter_bytes(
     exchange: &mut Exchange<'_>,
     filters: Vec<Filtered>,
@@ -138,7 +139,7 @@ async fn filter_bytes(
     count_filters(exchange, &mut filter);
     let body = filtered.map_err(Error::of_download)?;
     if let Some(run) = &mut exchange.modules.run {
-        // The client may take it slowly.
+        // The client may read the body slowly, so its memory counts until the end of the exchange.
         run.facts.shares.push(filter.into_share(body.capacity()));
     }
     Ok(body.into())
@@ -162,9 +163,9 @@ async fn filter_whole(
     Ok(filter.take_output())
 }
 
-/// Puts filters before the body of an origin or of a file, and has them take what is at hand of it:
-/// where their memory is refused, which decoders only know once they have seen how a body begins,
-/// the client gets an error instead of the head of a response that breaks off.
+/// Adds filters to the body of an origin or of a file, and passes the first bytes of the body to them before the
+/// head is sent. Decoders know how much memory they need only when they see these bytes. If that memory is refused,
+/// the client gets an error instead of a response that breaks off.
 async fn filter_response(
     exchange: &mut Exchange<'_>,
     mut origin: Option<&mut Link>,
@@ -188,7 +189,7 @@ async fn filter_response(
     Ok(())
 }
 
-/// Has filters take the first piece of the response's body, which is waited for at most `until`.
+/// Passes the first piece of the response's body to the filters. Waits for it until `until`.
 fn poll_begin(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
@@ -212,11 +213,11 @@ fn poll_begin(
     exchange.down.timer.poll(cx, until).map(Ok)
 }
 
-/// Drops the body of a response that is not needed any more. If no peer has lost it, the rest is
-/// read as long as it is short, so that the origin's connection can be reused.
+/// Drops the body of a response that is no longer needed. If neither peer has failed, a short rest is read, so that the
+/// origin's connection can be reused.
 pub(super) fn drop_source(exchange: &Exchange<'_>, source: BodySource, error: Option<&Error>) {
     let BodySource::Origin(mut origin, length) = source else { return };
-    // A response that is too long for a step may be short enough for that.
+    // A response that is too long for a step may still be short enough to read its rest.
     let is_lost = |error: &&Error| error.side() != Side::Internal && **error != Error::ResponseTooLarge;
     if let Some(error) = error.filter(is_lost) {
         return drop_origin(exchange, origin, error);
@@ -234,17 +235,16 @@ pub(super) fn drop_source(exchange: &Exchange<'_>, source: BodySource, error: Op
 pub(super) fn place_reply(exchange: &mut Exchange<'_>, reply: Reply) -> Step {
     let Reply { mut head, body, made_by } = reply;
     let before = exchange.modules.run.as_ref().map_or(MadeBy::Nobody, |run| run.facts.source);
-    // An error is not a step's fault, or was already reported there: steps may have seen the head
-    // of the origin's response. Steps that have run over one of our replies do not run again, so
-    // that this comes to an end.
+    // For an error reply, the steps of the response run again, because so far they may have seen the origin's head. If
+    // they have already run over a reply of our own, they do not run again, which prevents an endless loop.
     if matches!(made_by, MadeBy::Error(_)) && matches!(before, MadeBy::Nobody | MadeBy::Upstream) {
         exchange.start_over();
     }
-    // Which protocol has to be spoken instead no page says (RFC 9110, section 15.5.22).
+    // An error page for a 426 has to keep the `Upgrade` that names the required protocols (RFC 9110, section 15.5.22).
     let stays = before == MadeBy::Upstream && exchange.response.status == 426 && head.status == 426;
     let protocols = exchange.response.headers.get(NameId::Upgrade).filter(|_| stays).map(<[u8]>::to_vec);
-    // A page keeps the fields of the error that it stands for, also in that they do not name us any
-    // more.
+    // An error page keeps the fields of its error. If a step has removed `Server` from them, the page does not have it
+    // either.
     let is_page = matches!(made_by, MadeBy::Step { .. }) && exchange.is_at_error_page();
     if is_page && !exchange.response.headers.contains(NameId::Server) {
         head.headers.remove(NameId::Server);
@@ -255,7 +255,7 @@ pub(super) fn place_reply(exchange: &mut Exchange<'_>, reply: Reply) -> Step {
     }
     exchange.response_is_from(made_by);
     if let Some(run) = &mut exchange.modules.run {
-        // They were chosen for another response.
+        // The filters were chosen for the replaced response.
         run.state.response_filters.clear();
     }
     shape_or_send(exchange, body)

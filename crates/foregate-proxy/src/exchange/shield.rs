@@ -1,7 +1,7 @@
-//! Requests between the nodes of a shield: the part of a node that asks, and that of the owner that is asked.
+//! Requests between the nodes of a shield: those that a node sends, and those that the owner of an address serves.
 //!
-//! The asking node has routed the request, and its steps have run. The owner serves the request in its final form, from its cache or
-//! from the origin: no step runs there, and no further node is asked.
+//! The asking node routes the request and runs its steps. The owner serves the resulting request from its cache or from
+//! the origin: it runs no steps, and asks no other node.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ use crate::upstream::{Addresses, Ask, OpeningTerms, Upstream};
 
 /// The field with the networks that a request has passed (RFC 8586).
 const CDN_LOOP: &[u8] = b"CDN-Loop";
-/// How long a node waits for news of purges.
+/// How long a question for purges waits here for a new purge.
 const NEWS: Duration = Duration::from_secs(1);
-/// Hashed tags in a line of an answer.
+/// The most hashed tags in one field line of an answer.
 const TAGS: usize = 400;
 
-/// A request has come to the listener of the group.
+/// Handles a request on the listener of the group.
 pub(super) async fn arrive(exchange: &mut Exchange<'_>) -> StepResult {
     let shield = &exchange.proxy.cache.shield;
     let request = &mut *exchange.request;
@@ -49,12 +49,12 @@ pub(super) async fn arrive(exchange: &mut Exchange<'_>) -> StepResult {
         return Err(Error::ShieldRefused.into());
     };
     request.head.headers.remove_name(SHIELD_FIELD);
-    // The fields of the connection between the nodes.
+    // These fields concern only the connection between the nodes.
     connection::strip_hop_by_hop(&mut request.head.headers, true);
     request.head.headers.remove_each(&FRAMING);
     match kind {
         CallKind::Purges(position) => {
-            // One each second from each node, all the time.
+            // Each node sends such a request each second, so it is not logged.
             exchange.record.is_quiet = true;
             let purges = shield.purges_for(&from, position, NEWS).await;
             let proof = group.prove(AnswerKind::Purges, nonce, 200, &purges);
@@ -72,7 +72,7 @@ pub(super) async fn arrive(exchange: &mut Exchange<'_>) -> StepResult {
     }
 }
 
-/// Finds the route that the asking node has found.
+/// Finds the route that the asking node has named, and begins to serve the request there.
 fn begin(exchange: &mut Exchange<'_>, shielded: ShieldedRequest) -> StepResult {
     let call = &shielded.call;
     let declined = || Error::ShieldDeclined;
@@ -108,7 +108,7 @@ fn find_site(exchange: &Exchange<'_>, call: &FetchCall) -> Option<HostId> {
     let is_it = |site: &HostId| *settings.sites.site(*site).name == *call.site;
     let everywhere = settings.sites.find(host).filter(is_it);
     everywhere.or_else(|| {
-        // The client has come through another listener than this request.
+        // The client came through another listener of the asking node, so the sites of all listeners are searched.
         let listeners = settings.listeners.iter().filter(|_| settings.sites.depends_on_listener());
         listeners
             .filter_map(|listen| settings.sites.explain_on(host, &listen.address))
@@ -122,7 +122,7 @@ fn name_of(route: &Route) -> String {
     format!("{}{:?}", route.pattern, route.conditions)
 }
 
-/// The request is in its final form: it goes to the origin as it has come.
+/// Prepares a request of another node for the origin. It is in its final form already and is not changed.
 pub(super) fn prepare(exchange: &mut Exchange<'_>, upstream: usize) -> StepResult {
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
     exchange.record.action = Some(LoggedAction::Proxy);
@@ -146,7 +146,7 @@ pub(super) fn prepare(exchange: &mut Exchange<'_>, upstream: usize) -> StepResul
     Ok(Step::Ask)
 }
 
-/// The demands of the client, as far as the request itself does not show them.
+/// Adds to the demands those of the client that only the asking node knows.
 pub(super) fn complete(demands: &mut Demands, call: &FetchCall) {
     demands.set_conditions(call.conditions);
     if call.credentials {
@@ -154,7 +154,7 @@ pub(super) fn complete(demands: &mut Demands, call: &FetchCall) {
     }
 }
 
-/// Whether the store may be used: all purges of the group are known.
+/// Returns true if the store may be used, because all purges of the group are known. Counts the request otherwise.
 pub(super) fn is_current(exchange: &Exchange<'_>) -> bool {
     let shield = &exchange.proxy.cache.shield;
     let is_current = shield.group().is_none_or(|group| group.is_current());
@@ -164,7 +164,7 @@ pub(super) fn is_current(exchange: &Exchange<'_>) -> bool {
     is_current
 }
 
-/// The node that is asked for a response, instead of the origin. `None`: that is this one, or the other one is away.
+/// The node to ask for a response instead of the origin. `None` if this node owns the address, or if the owner is away.
 pub(super) fn owner(
     exchange: &Exchange<'_>,
     settings: &CacheSettings,
@@ -220,13 +220,13 @@ pub(super) fn add_to_loop(exchange: &mut Exchange<'_>) {
     }
 }
 
-/// Tells the asking node the tags of a response, which have no other way to it.
+/// Adds the hashed tags of a stored response, which the asking node cannot learn in another way.
 pub(super) fn tell_tags(tags: &[Tag], headers: &mut HeaderList) {
     headers.remove_name(TAGS_FIELD);
     for tags in tags.chunks(TAGS) {
         let mut line = String::with_capacity(tags.len() * 17);
         for tag in tags {
-            // A string takes everything.
+            // Writing to a string never fails.
             let _ = write!(line, "{}{:x}", if line.is_empty() { "" } else { " " }, tag.to_bits());
         }
         headers.push(TAGS_FIELD, line.as_bytes());

@@ -13,7 +13,7 @@ use crate::cache::{AnswerKind, FetchCall, SHIELD_FIELD, ShieldGroup};
 pub(super) struct ShieldedRequest {
     /// The group.
     pub group: Arc<ShieldGroup>,
-    /// The number to which the answer belongs.
+    /// The number of the question, which the proof in the answer covers.
     pub nonce: u64,
     /// The call of the asking node, with the route, the upstream, the key and the client.
     pub call: FetchCall,
@@ -30,7 +30,7 @@ impl ShieldedRequest {
         KeyText::from_bytes(&self.call.text)
     }
 
-    /// Signs the answer. Our own error answers count as errors of the origin.
+    /// Signs the answer. If it is an error reply of this proxy, the asking node treats it like a failure of the origin.
     pub fn prove(&self, is_error: bool, status: u16, headers: &mut HeaderList) {
         let kind = if is_error { AnswerKind::Failure } else { AnswerKind::Response };
         headers.remove_name(SHIELD_FIELD);

@@ -1,6 +1,7 @@
 //! The spans of an exchange with a recorded trace: the request itself, phases of steps, and the proxy's own work.
 //!
-//! The trace is known once `request-early` has run, so the spans begin after it; earlier times are made up for.
+//! The trace is known only after `request-early`, so spans are recorded from then on. The span of `request-early`
+//! itself is added with its earlier start.
 
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::settings::TlsVersion;
 use crate::spans::{Attributes, RequestTrace, Span, SpanId, SpanKind, SpanParent};
 use crate::upstream::traced::{method, without_secrets};
 
-/// The name of a step's span; `None` for steps that consist of others, or take no time.
+/// The name of the span for a step of the exchange. `None` for steps that take no time, or whose parts have spans.
 fn name_of(step: &Step) -> Option<&'static str> {
     Some(match step {
         Step::Files { .. } => "files",
@@ -26,12 +27,12 @@ fn name_of(step: &Step) -> Option<&'static str> {
     })
 }
 
-/// The time before `request-early`, if a trace may be recorded.
+/// The present time, for the start of `request-early`, if a trace may be recorded.
 pub(super) fn may_trace(exchange: &Exchange<'_>) -> Option<Instant> {
     exchange.config.settings.trace_export.as_ref().map(|_| Instant::now())
 }
 
-/// Begins the spans, if the trace that a step has set is recorded. `request-early` began at that time.
+/// Begins the spans, if the trace that a step has set is recorded. `early` is the time at which `request-early` began.
 pub(super) fn begin_spans(exchange: &mut Exchange<'_>, early: Instant) {
     let trace = exchange.modules.run.as_ref().and_then(|run| run.facts.trace);
     let Some(context) = trace.filter(|trace| trace.is_sampled()) else { return };
@@ -42,7 +43,7 @@ pub(super) fn begin_spans(exchange: &mut Exchange<'_>, early: Instant) {
     exchange.rare.spans = Some(Box::new(ExchangeSpans::new(trace, early)));
 }
 
-/// A step of the exchange begins.
+/// Begins the span for a step of the exchange.
 pub(super) fn begin_work(exchange: &mut Exchange<'_>, step: &Step) {
     if let Some(spans) = &mut exchange.rare.spans
         && let Some(name) = name_of(step)
@@ -51,7 +52,7 @@ pub(super) fn begin_work(exchange: &mut Exchange<'_>, step: &Step) {
     }
 }
 
-/// The step has ended.
+/// Ends the span of the step, if it has one.
 pub(super) fn end_work(exchange: &mut Exchange<'_>) {
     let Some(spans) = &mut exchange.rare.spans else { return };
     let mut attributes = Attributes::default();
@@ -61,16 +62,16 @@ pub(super) fn end_work(exchange: &mut Exchange<'_>) {
     spans.end_work(&attributes);
 }
 
-/// The span that new ones are a part of.
+/// The parent for new spans.
 pub(super) fn span_parent(exchange: &Exchange<'_>) -> Option<SpanParent> {
     exchange.rare.spans.as_ref().map(|spans| spans.present())
 }
 
-/// The exchange is over: its own span ends, and all of them go, or none.
+/// Ends the spans of a finished exchange. Either all of them are exported, or none.
 pub(super) fn end_spans(exchange: &mut Exchange<'_>) {
     let Some(mut spans) = exchange.rare.spans.take() else { return };
     spans.end_work(&Attributes::default());
-    // Attempts that are under way have no waiting request any more.
+    // Attempts that are under way are dropped, so that their spans end first.
     exchange.ask = None;
     let attributes = attributes(exchange);
     let (status, error) = (exchange.record.status, exchange.record.error);
@@ -94,7 +95,7 @@ pub(super) fn end_spans(exchange: &mut Exchange<'_>) {
     spans.trace.end(sent);
 }
 
-/// Holds the conditions of the export against the exchange.
+/// Returns true if the conditions of the export hold for the exchange.
 fn is_exported(exchange: &mut Exchange<'_>) -> bool {
     let config = exchange.config;
     let Some(export) = &config.settings.trace_export else { return false };

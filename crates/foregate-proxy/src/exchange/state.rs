@@ -31,9 +31,9 @@ use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Ask, Origin, Upstream};
 
-/// The life of a request. Each step is the function of this name in a file of the same name; it
-/// takes the result of the previous one, and returns the next step. Steps of modules run in those
-/// that name phases.
+/// A step in the life of a request. Most steps are the function `run` in a file of the same name, which takes the
+/// result of the previous step and returns the next step. If a step below names phases, the steps of modules run in
+/// it.
 pub(super) enum Step {
     /// Find the site and the route.
     Route,
@@ -55,17 +55,17 @@ pub(super) enum Step {
     Shape(BodySource),
     /// Send the head of the response, once the client's connection has room for it.
     Send(BodySource),
-    /// Move the bodies, that of the response from an origin unless all of it is at hand.
+    /// Move the bodies. The response's body comes from this sender; without one, all of it is in memory or in a file.
     Transfer(Option<Sender>),
     /// Move bytes that are not HTTP, both ways.
     Tunnel(Origin),
-    /// Go on with that.
+    /// Continue a tunnel after a move.
     TunnelOn(Box<(Origin, Relay)>),
     /// Go on with this step, and a slim configuration.
     Move(Box<Self>),
     /// There is no response: reply with an error, or break off.
     Failed(Error),
-    /// Break off: the client must see that something is missing.
+    /// Break off, such that the client sees that the response is incomplete.
     Broken(Error),
     /// Nothing is left to do but `log`.
     Done,
@@ -74,13 +74,13 @@ pub(super) enum Step {
 /// The result of a step: the next one, or an early end by a module's step or an error.
 pub(super) type StepResult = Result<Step, ExchangeEnd>;
 
-/// How a step has ended the usual way of a request.
+/// An early end of the request's normal course.
 pub(super) enum ExchangeEnd {
-    /// Answer with this, made by the step of this name.
+    /// Answer with this response of the module step with this name.
     Answer(Box<module::Response>, &'static str),
-    /// Break off, says the step of this name.
+    /// Break off, as the module step with this name demands.
     Abort(&'static str),
-    /// A step has failed, and the request cannot go on without it.
+    /// An error ends the request.
     Failed(Error),
 }
 
@@ -100,7 +100,7 @@ impl From<Error> for ExchangeEnd {
     }
 }
 
-/// One request on its way.
+/// One request, from its head to its log line.
 pub(super) struct Exchange<'a> {
     pub(super) proxy: &'a Proxy,
     pub(super) config: &'a Arc<Config>,
@@ -108,7 +108,7 @@ pub(super) struct Exchange<'a> {
     pub(super) response: &'a mut Response,
     pub(super) down: Downstream<'a>,
     pub(super) routed: RoutePlace<'a>,
-    /// The request to an upstream, once it is known to which.
+    /// The request to an upstream, once the upstream is chosen.
     pub(super) ask: Option<Ask<'a>>,
     pub(super) modules: Modules<'a>,
     pub(super) record: LogRecord,
@@ -118,29 +118,29 @@ pub(super) struct Exchange<'a> {
 /// The parts that most requests lack.
 #[derive(Default)]
 pub(super) struct RareParts<'a> {
-    /// The part of the cache in it, on a route that caches.
+    /// The state of the cache, on a route with a cache.
     pub(super) cached: Option<Box<CachePart>>,
-    /// Its places among the requests in flight, where these are bounded.
+    /// The request's places among the requests in flight, if these are bounded.
     pub(super) passes: Option<Box<RequestPasses>>,
-    /// The response is compared with that of another proxy.
+    /// Set if the response is compared with that of another proxy.
     pub(super) watched: Option<Box<WatchedAnswer>>,
-    /// Set if the exchange takes an unusual way.
+    /// Set if the request falls back, or comes from another node of the shield.
     pub(super) detour: Option<Box<Detour<'a>>>,
-    /// The spans under way, where the trace of the request is recorded.
+    /// The open spans, if the trace of the request is recorded.
     pub(super) spans: Option<Box<ExchangeSpans>>,
-    /// Observers see the request as long as it is held.
+    /// Shows the request to observers for as long as this ticket is held.
     pub(super) ticket: Option<Box<LiveTicket>>,
 }
 
-/// An unusual way by which a request came or continues.
+/// An unusual source or destination of a request.
 pub(super) enum Detour<'a> {
-    /// It has fallen back, and counts among those under way as long as this is held.
+    /// The request has fallen back. It counts as under way in the old proxy while this value is held.
     Fallback { _counted: OnItsWay<'a> },
-    /// It comes from another node of the shield.
+    /// The request comes from another node of the shield.
     Shielded(ShieldedRequest),
 }
 
-/// Where a request belongs, as far as it is known.
+/// The site and the route of a request, as far as they are known.
 #[derive(Default)]
 pub(super) struct RoutePlace<'a> {
     pub(super) site: Option<HostId>,
@@ -159,13 +159,13 @@ pub(super) struct Modules<'a> {
     pub(super) plan: Option<&'a Arc<Plan>>,
     /// The values and effects of steps.
     pub(super) run: Option<Box<Run>>,
-    /// The state that a heavy step has taken.
+    /// The state that is lent to another thread for a heavy step.
     pub(super) away: Option<Arc<Away>>,
-    /// The client's own request, while that of a fragment is judged in its place.
+    /// The client's own request, while the request for a fragment is judged in its place.
     pub(super) outer: Option<Box<Outer<'a>>>,
 }
 
-/// The client's own request, while that of a fragment stands in its place.
+/// The client's own request, while the request for a fragment has its place.
 pub(super) struct Outer<'a> {
     pub(super) request: Request,
     pub(super) response: Response,
@@ -178,7 +178,7 @@ pub(super) struct Outer<'a> {
 pub struct ServedRequest<'a> {
     /// The shared state of the process.
     pub proxy: &'a Proxy,
-    /// The configuration that the request keeps.
+    /// The configuration with which the request is served to its end.
     pub config: &'a Arc<Config>,
     /// The client's connection.
     pub peer: &'a Peer,
@@ -229,8 +229,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns true if a slim configuration suffices for the rest of the self. An HTTP/1 connection that may bring another request needs
-    /// the full one.
+    /// Returns true if a slim configuration suffices for the rest of the exchange. If an HTTP/1 connection may bring
+    /// another request, it needs the full configuration.
     pub(super) fn may_move(&self) -> bool {
         let client = &*self.down.client;
         let is_last = !matches!(client.link, Link::H1(_)) || client.close;
@@ -250,7 +250,7 @@ impl<'a> Exchange<'a> {
         self.ask.as_ref().map(|ask| ask.upstream)
     }
 
-    /// The shield's part of the request, if it comes from another node.
+    /// The facts from the asking node, if the request comes from another node of the shield.
     pub(super) fn shielded(&self) -> Option<&ShieldedRequest> {
         match self.rare.detour.as_deref() {
             Some(Detour::Shielded(shielded)) => Some(shielded),

@@ -1,9 +1,9 @@
-//! Comparing with an old proxy that answers the client.
+//! Compares this proxy with an old proxy that answers the client.
 //!
-//! The request goes to the old proxy with an id, and comes back on a tap of ours, which sends it to the origin. The body of the
-//! request and the one response of the origin are remembered as they pass, up to a limit. Once the client has its
-//! answer, the request is served again without effect ([`super::replay`]): nobody but the comparison sees its response, and in
-//! the place of an origin the remembered response answers.
+//! The request is sent to the old proxy with an id. The old proxy sends it on to a tap of this proxy, and the tap
+//! sends it to the origin. The bodies of the request and of the origin's response are recorded on the way, up to a
+//! limit. Once the client has its response, the request is served again without effect ([`super::replay`]): the
+//! recorded response replaces the origin, and only the comparison gets the result.
 
 use std::sync::{Arc, Weak};
 
@@ -28,7 +28,8 @@ use crate::routing::HostId;
 use crate::settings::{Compare, CompareMode, Route, SHARE_WHOLE};
 use crate::upstream::Upstream;
 
-/// Begins a comparison of the request, if it is one of those that are compared. The old proxy gets it in any case.
+/// Begins a comparison, if this request is to be compared. The request goes to the old proxy whether or not it is
+/// compared.
 pub(super) fn begin(exchange: &mut Exchange<'_>, site: HostId, route: &Route, compare: &Arc<Compare>) {
     if !random::hits(compare.share, SHARE_WHOLE) || fallback::is_marked(exchange.request) {
         return;
@@ -67,7 +68,7 @@ pub(super) fn begin(exchange: &mut Exchange<'_>, site: HostId, route: &Route, co
     watch(exchange, WatchedAnswer { limit, account, answer: None, ours: sender, id, tapped });
 }
 
-/// Why a request is not compared.
+/// The reason why a request cannot be compared, if there is one.
 fn unfit(request: &Request, limit: usize) -> Option<&'static str> {
     if request.opens_tunnel() || request.head.method == Method::Connect {
         return Some("it switches protocols");
@@ -84,14 +85,14 @@ fn watch(exchange: &mut Exchange<'_>, watched: WatchedAnswer) {
     exchange.rare.watched = Some(Box::new(watched));
 }
 
-/// A request has come to a tap: records it if it belongs to a comparison.
+/// Records a request that has come to a tap, if it belongs to a comparison.
 pub(super) fn arrive(exchange: &mut Exchange<'_>, upstream: &Upstream) {
     let headers = &exchange.request.head.headers;
     let ids = headers.iter().filter(|field| field.name.eq_ignore_ascii_case(ID_FIELD));
     let mut ids = ids.map(|field| field.value);
     let Some(id) = ids.next() else { return };
     let comparisons = &exchange.proxy.comparisons;
-    // The request itself continues in any case: the id may belong to a process that has ended.
+    // A request with an unknown id is only counted, and continues: the id may come from a process that has ended.
     let known = comparisons.taps.find(id).filter(|_| ids.next().is_none());
     let Some(limit) = known else { return comparisons.refuse_id() };
     let (sender, ended) = oneshot::channel();
@@ -118,7 +119,7 @@ fn asked(request: &Request, upstream: &Upstream) -> AskedRequest {
     AskedRequest::new(line, fields.map(|field| (field.name, field.value)))
 }
 
-/// The response of a replay is handed over at its end.
+/// Watches the response of a replay, so that it is handed over at its end. `None` if that was done before.
 pub(super) fn watch_replay(replay: &Replay, account: Account) -> Option<Box<WatchedAnswer>> {
     let ours = replay.waiter()?;
     Some(Box::new(WatchedAnswer { limit: replay.limit, account, answer: None, ours, id: None, tapped: None }))

@@ -14,7 +14,7 @@ use crate::link::Link;
 use crate::link::copy::WaitingFor;
 use crate::time::clock;
 
-/// Moves the bodies: that of the response from an origin, or the available bytes.
+/// Moves both bodies. Without a `sender`, the response's body is in memory or in a file.
 pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>) -> StepResult {
     exchange.down.progress.restart(clock::now());
     loop {
@@ -69,7 +69,7 @@ pub(super) fn poll_upload(
     })
 }
 
-/// Moves bodies, until both have been, or a filter has a question.
+/// Moves both bodies until the response is complete, or until a filter asks for a fetch, which is returned.
 fn poll_transfer(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
@@ -82,7 +82,7 @@ fn poll_transfer(
     let source = sender.as_deref_mut().map(Sender::link);
     let downloaded = exchange.down.download.poll(cx, source, &mut exchange.down.client.link);
     if exchange.down.download.is_done() && matches!(downloaded, Poll::Ready(Ok(()))) {
-        // A response that is there as a whole is the client's, whatever has become of its request.
+        // The response is complete, so the exchange has succeeded even if the request's body has failed.
         return Poll::Ready(Ok(None));
     }
     if let Some((origin, used_file)) = sender.and_then(Sender::free) {
@@ -105,9 +105,9 @@ fn poll_transfer(
     exchange.down.progress.observe(exchange.down.upload.moved, exchange.down.download.progress(), now);
     let down = match exchange.down.download.waiting {
         WaitingFor::Sink => AwaitedEvent::ClientRead,
-        // While the origin still takes a body it may well have nothing to say, and a client that
-        // has its answer (gRPC's streams in both directions) need not either: the least rate is for
-        // requests that are not answered yet.
+        // Each side may wait for the other (gRPC streams in both directions): while the request's body is not complete, the
+        // origin may have nothing to send, and the client may wait for the response. So the client's least rate does not apply
+        // once the response has begun.
         _ if exchange.down.upload.waiting == WaitingFor::Source => AwaitedEvent::EitherBody,
         _ => AwaitedEvent::OriginBody,
     };

@@ -79,7 +79,7 @@ fn begin_tunnel(exchange: &mut Exchange<'_>) -> Relay {
     Relay::new(times, clock::now())
 }
 
-/// Notes the figures of the tunnel so far: an exchange is logged also when it is dropped.
+/// Notes the figures of the tunnel so far, because the exchange may be dropped at any time and is logged then.
 fn note_relay(exchange: &mut Exchange<'_>, relay: RelayRecord) {
     (exchange.down.upload.moved, exchange.down.upload.sent) = (relay.up, relay.up);
     (exchange.down.download.moved, exchange.down.download.sent) = (relay.down, relay.down);

@@ -25,12 +25,12 @@ use crate::routing::HostId;
 use crate::settings::{Route, TlsVersion};
 use crate::time::{clock, steady};
 
-/// The effects of steps on an exchange, and facts for them other than its heads.
+/// The effects of steps on an exchange, and the facts that steps may read in addition to its heads.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// The other readings of the path; computed when a condition asks.
     pub other_paths: OnceLock<Option<Vec<Vec<u8>>>>,
-    /// Set if a condition has another result for one of them.
+    /// True if a condition has another result for one of the other readings.
     pub path_is_in_doubt: AtomicBool,
     /// Set if a step has set an invalid path.
     pub target_is_wrong: bool,
@@ -42,30 +42,29 @@ pub(super) struct Facts {
     pub upstream: Option<UpstreamId>,
     /// The least limit of the request's body that a step has set.
     pub body_limit: Option<u64>,
-    /// The start of the request's body, received for the steps; nothing where it is in a file.
+    /// The start of the request's body, received for the steps. `None` if it is in a file.
     pub body: Option<Arc<SharedStart>>,
-    /// The file that has the body.
+    /// The file with the start of the request's body, if it was too long for memory.
     pub spool: Option<Arc<Spool>>,
-    /// The memory held by values of steps, by their own account.
+    /// The memory that values of steps hold, as the steps report it, and its share of the budget.
     pub held: Option<(usize, BudgetShare)>,
-    /// Set if that is all of it.
+    /// True if all of the body was received.
     pub body_is_whole: bool,
-    /// Why a step that reads it has not run, or has not got all of it.
+    /// The reason why a step that reads the request's body has not run, or has not got all of the body.
     pub unseen: Option<&'static str>,
     /// The request's head as it was received, for a plan that asks for it.
     pub received: Option<Box<ReceivedHead>>,
-    /// The request had credentials when it was received; only on a route that caches.
+    /// True if the request had credentials when it was received. Set only on a route with a cache.
     pub had_authorization: bool,
     /// Why the request was refused before it had a route.
     pub refused: Option<Box<RefusedRequest>>,
     /// The start of the response's body, received for the steps.
     pub response_body: Vec<u8>,
-    /// Its share of the common memory.
+    /// The share of the budget for `response_body`.
     pub response_share: Option<BudgetShare>,
-    /// Other shares of that memory that the exchange holds until its end, such as answers to
-    /// fetches.
+    /// Further shares of the budget that the exchange holds until its end, for example for answers to fetches.
     pub shares: Vec<BudgetShare>,
-    /// Set if that is all of it.
+    /// True if all of the body was received.
     pub response_body_is_whole: bool,
     /// The source of the response.
     pub source: Source<'static>,
@@ -78,7 +77,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// An exchange that has just begun.
+    /// The facts of an exchange that has just begun.
     pub fn new(body_is_empty: bool) -> Self {
         Self {
             other_paths: OnceLock::new(),
@@ -107,7 +106,7 @@ impl Facts {
         }
     }
 
-    /// The start of the request's body, as far as it is in memory.
+    /// The start of the request's body, if it is in memory; otherwise empty.
     pub fn body(&self) -> &[u8] {
         self.body.as_ref().map_or(&[], |held| &held.bytes)
     }
@@ -115,7 +114,7 @@ impl Facts {
 
 /// The time, as steps get it.
 pub(super) fn now() -> Now {
-    /// How long the wall clock is computed from the steady one before it is read again.
+    /// For this long, the wall clock's time is computed from the steady clock. Then the wall clock is read again.
     const RECKONED: Duration = Duration::from_millis(500);
     thread_local! {
         /// The last reading of the wall clock, and its time.
@@ -152,7 +151,7 @@ pub(super) struct View<'a> {
     pub site: Option<HostId>,
     pub route: Option<&'a Route>,
     pub facts: &'a mut Facts,
-    /// The client's fields, where they were kept.
+    /// The request's fields from before it was prepared for the origin, if they were kept.
     pub asked: &'a SentFields,
     /// Set if the step runs on a thread for heavy work.
     pub away: bool,
@@ -218,7 +217,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn other_paths(&self) -> Option<&[Vec<u8>]> {
-        // No origin will read the path any more.
+        // Once there is a response, no origin will read the path, so other readings do not matter.
         let Some(site) = self.site.filter(|_| !self.has_response()) else { return Some(&[]) };
         let read = || self.config.settings.sites.other_paths(site, self.request.target.path());
         self.facts.other_paths.get_or_init(read).as_deref()
@@ -237,7 +236,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn request_fields(&self) -> &dyn Fields {
-        // Once there is a response, the request's fields are those sent to the origin.
+        // Once there is a response, steps see the fields from before the request was prepared for the origin.
         if self.has_response() && self.asked.fields().is_some() { self.asked } else { &*self.request }
     }
 
@@ -331,7 +330,8 @@ impl module::Exchange for View<'_> {
         // The path may contain client input.
         let rewritten = !path.is_some_and(module::has_parent_segment)
             && self.request.target.rewrite(path, query, self.slashes()).is_ok();
-        // As it came, the origin must not see it: perhaps it was to be kept within a folder.
+        // If the path was not accepted, the origin must not get the old one either: the step may have wanted to confine the
+        // request to a folder.
         self.facts.target_is_wrong |= !rewritten;
         rewritten
     }

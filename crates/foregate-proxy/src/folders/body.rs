@@ -18,11 +18,12 @@ use crate::limits::pressure::{self, Charge};
 const PIECE: usize = 64 * 1024;
 /// Bytes that the system sends at a time, without a copy in this process.
 const SENT_PIECE: u64 = 512 * 1024;
-/// A shorter part is read, so that it leaves together with bytes beside it.
+/// The shortest part, bytes, that the system sends directly. A shorter part is read into memory instead, so that it
+/// is sent together with the bytes around it.
 const SENT_LEAST: u64 = 8 * 1024;
-/// The pause after which a read that found no thread is tried again.
+/// The pause before a read that found no free thread is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often.
+/// How often such a read is tried again.
 const TRIES: u32 = 200;
 
 /// A part of a body.
@@ -34,9 +35,9 @@ pub(crate) enum Part {
     Range(Range<u64>),
 }
 
-/// The body of a response, of which a piece at most is in memory.
+/// The body of a response from a file. At most one piece is in memory.
 pub(crate) struct FileBody {
-    /// Absent where all parts are in memory.
+    /// The file; `None` if all parts are in memory.
     file: Option<File>,
     parts: VecDeque<Part>,
     piece: Bytes,
@@ -45,16 +46,16 @@ pub(crate) struct FileBody {
     /// The memory of the piece.
     charge: Charge,
     reading: Option<Operation<Vec<u8>>>,
-    /// The time that a read may still take, or until the next try.
+    /// The time limit of the running read, or the pause before the next attempt.
     timer: Option<Pin<Box<Sleep>>>,
-    /// Reads without a thread, one after the other.
+    /// The number of attempts in a row that found no free thread.
     tries: u32,
     /// The place of the descriptor.
     _place: Option<DescriptorPlace>,
 }
 
 impl FileBody {
-    /// Nothing has been read yet.
+    /// A body of which nothing has been read yet.
     pub fn new(file: File, parts: VecDeque<Part>, place: DescriptorPlace) -> Self {
         Self { file: Some(file), _place: Some(place), ..Self::in_memory(parts) }
     }
@@ -171,7 +172,7 @@ impl FileBody {
             match Pin::new(reading).poll(cx) {
                 Poll::Ready(Ok(bytes)) => {
                     (self.reading, self.timer, self.tries) = (None, None, 0);
-                    // The file has become shorter since its length was sent.
+                    // Without bytes: the file has become shorter since its length was read.
                     return Poll::Ready(if bytes.is_empty() { Err(FolderError::Shrunk) } else { Ok(bytes) });
                 }
                 Poll::Ready(Err(Error::Busy)) if self.tries < TRIES => {

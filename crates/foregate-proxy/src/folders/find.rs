@@ -21,7 +21,7 @@ use crate::time::clock;
 pub(crate) enum FolderTarget {
     /// A file.
     File(FoundFile),
-    /// A folder that was asked for without the slash at its end.
+    /// A folder whose path was requested without a slash at the end.
     Folder,
     /// The entries of a folder, and whether these are all.
     Listing(Vec<listing::Entry>, bool),
@@ -113,7 +113,7 @@ impl Folder {
             *followed = Some(now);
         }
         let opened = self.directory.reopen().await;
-        // The open folder is the one that was there before.
+        // Without a folder at the path, the open folder is the old one, and must not be served.
         let is_gone = opened.as_ref().is_err_and(Error::is_not_found);
         self.is_gone.store(is_gone, Ordering::Relaxed);
         match opened {
@@ -123,7 +123,7 @@ impl Folder {
         }
     }
 
-    /// The file that stands for a folder, and its name.
+    /// The index file of a folder, and its name.
     async fn index(&self, folder: &[u8]) -> Result<Option<(Arc<OpenFile>, Vec<u8>)>, FolderError> {
         for index in &self.settings.rules.index {
             let name = index_name(folder, index);
@@ -134,7 +134,7 @@ impl Folder {
         Ok(None)
     }
 
-    /// Opens a name that has to be a file's.
+    /// Opens a name, and returns it only if it is a file.
     async fn open_file(&self, name: &[u8]) -> Result<Option<Arc<OpenFile>>, FolderError> {
         let file = self.open_at(name).await?;
         Ok(file.filter(|file| file.file.metadata().kind == Kind::File))
@@ -175,7 +175,7 @@ impl Folder {
             }
             Err(Error::Busy) => Err(FolderError::Busy),
             Err(Error::Io(error)) => match Errno::from_io_error(&error) {
-                // Names that no file can have, and sockets.
+                // These errors mean a name that no file can have, or a socket or device.
                 Some(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ | Errno::NXIO | Errno::NODEV) => {
                     Ok(None)
                 }
@@ -192,7 +192,7 @@ impl Folder {
         }
     }
 
-    /// The entries of a folder that are served, sorted, and whether these are all. `None`: it is no
+    /// The entries of a folder that may be served, sorted. The bool is true if these are all. `None`: there is no such
     /// folder.
     async fn list(&self, name: &[u8]) -> Result<Option<(Vec<listing::Entry>, bool)>, FolderError> {
         let (path, how, dotfiles) = (name.to_vec(), self.how, self.settings.rules.dotfiles);
@@ -220,7 +220,7 @@ impl Folder {
     }
 }
 
-/// An entry of a listing, unless it would not be served.
+/// The entry of a listing; `None` if the file or folder would not be served.
 fn entry_of(
     directory: &BlockingDirectory,
     folder: &Path,
@@ -248,7 +248,7 @@ fn entry_of(
     Some(listing::Entry { name: name.to_vec(), is_folder, size: metadata.length, modified })
 }
 
-/// The name of a file that stands for a folder.
+/// The name of a folder's index file.
 fn index_name(folder: &[u8], index: &str) -> Vec<u8> {
     match folder {
         [] => index.as_bytes().to_vec(),

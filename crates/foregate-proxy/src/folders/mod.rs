@@ -1,8 +1,6 @@
-//! Folders of static files at work: opening files without waiting for a disk, and reading them
-//! piece by piece.
+//! Folders of static files: opens files, and reads them piece by piece.
 //!
-//! Decisions are those of `foregate-files`; no call that may wait for a disk runs on a worker
-//! (`foregate-io`).
+//! The rules are in `foregate-files`. Calls that may wait for a disk go through `foregate-io` and never block a worker.
 
 pub(crate) mod body;
 mod find;
@@ -31,8 +29,8 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 /// How often the path of a folder is followed anew: deployments swap a link.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
 
-/// Reads that wait for a thread, and how long. Nothing but the file answers these requests, so that
-/// they wait longer than those of a cache.
+/// The limits on reads that wait for a thread. They wait longer than reads of the cache, because only the file can
+/// answer these requests.
 const LIMITS: Limits = Limits {
     threads: 64,
     slow: 192,
@@ -41,7 +39,7 @@ const LIMITS: Limits = Limits {
     stuck: Duration::from_secs(5),
 };
 
-/// Logs an engine that is not the preferred one, if it has work.
+/// Logs if the preferred engine is not available and there are reads to do.
 pub(crate) fn tell_engine(engine: EngineChoice, has_work: bool) {
     if engine == EngineChoice::Auto
         && has_work
@@ -60,7 +58,7 @@ pub struct Folder {
     how: OpenHow,
     /// When the path was last followed; `None`: the next request follows it.
     followed: Mutex<Option<Instant>>,
-    /// The path leads to nothing at present.
+    /// True while there is nothing at the path.
     is_gone: AtomicBool,
     open_files: Arc<OpenFiles>,
     notices: Notices,
@@ -91,21 +89,21 @@ impl FolderError {
 /// An open file that was found.
 #[derive(Debug)]
 pub(crate) struct FoundFile {
-    /// Its name below the folder, without the end that a variant has.
+    /// The name of the file below the folder, without the suffix of a variant.
     pub name: Vec<u8>,
     pub open: Arc<OpenFile>,
     pub coding: Option<foregate_coding::ContentCoding>,
 }
 
 impl Folder {
-    /// Opens the folder, which may block. One of `old` with the same settings is kept.
+    /// Opens the folder, which may block. If a folder in `old` has the same settings, it is used again.
     ///
     /// # Errors
     ///
     /// The folder cannot be opened; the message has its path.
     pub fn open(settings: &Arc<Files>, engine: EngineChoice, old: &[Arc<Self>]) -> io::Result<Arc<Self>> {
         if let Some(same) = old.iter().find(|old| old.settings == *settings) {
-            // The path may lead elsewhere by now.
+            // The path may lead to another folder by now.
             *same.followed.lock() = None;
             same.open_files.forget();
             return Ok(Arc::clone(same));
@@ -129,7 +127,7 @@ impl Folder {
         }))
     }
 
-    /// The figures of its disk.
+    /// The figures of the folder's disk.
     pub fn counters(&self) -> Stat {
         self.directory.counters()
     }
@@ -138,7 +136,7 @@ impl Folder {
     fn tell(&self, name: &[u8], reason: &dyn std::fmt::Display) {
         if self.notices.take(Instant::now()) {
             let (folder, file) = (self.settings.folder.display(), String::from_utf8_lossy(name));
-            // Escaped: the name is the client's.
+            // The name comes from the client, so it is escaped.
             tracing::warn!(%folder, ?file, %reason, "a file was not served");
         }
     }

@@ -1,10 +1,10 @@
 //! Files that stay open for the next requests, with the fields of their responses and, if they are
 //! short, their content.
 //!
-//! A name is resolved anew after [`KEPT`]: a link or a folder on the way to the file may lead
-//! elsewhere by then. Changes of the file itself, also its removal and its replacement by a rename,
-//! count at once: the descriptor tells them. Only file systems that may make a worker wait for that
-//! answer are not asked; there a change counts when the name is resolved.
+//! A name is resolved again after [`KEPT`], because a link or a folder in its path may have changed. A change of the
+//! file itself, including its removal or its replacement by a rename, is noticed at once from the open descriptor.
+//! On file systems where that check may block a worker, it is left out, and a change is noticed when the name is
+//! resolved again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -25,13 +25,13 @@ use crate::limits::descriptors::DescriptorPlace;
 
 /// How long a name leads to the same open file.
 const KEPT: Duration = Duration::from_secs(1);
-/// Files that changed so recently, seconds, are not kept: they may change again within the same
-/// tick of the clock, and their entity tags become strong later.
+/// A file that has changed less than this many seconds ago is not kept open. It may change again within the same
+/// tick of the clock, and its entity tag becomes strong only later.
 const SETTLED_AFTER: i64 = 2;
-/// The most content of all open files, bytes. The content of others is read for each request.
+/// The most content that all open files together keep in memory, bytes. Other content is read for each request.
 const CONTENT_LIMIT: usize = 16 << 20;
 
-/// The content of all open files, bytes.
+/// The content that open files keep in memory now, bytes.
 static CONTENT: AtomicUsize = AtomicUsize::new(0);
 
 /// An open file.
@@ -41,14 +41,14 @@ pub(crate) struct OpenFile {
     pub file: File,
     /// The facts that its validators depend on.
     pub stat: Stat,
-    /// Until when its name leads to it.
+    /// The time until which the file's name leads to it.
     until: Instant,
-    /// The place of its descriptor, if it is kept.
+    /// The place of the descriptor; `None` if the file is not kept open.
     place: Option<DescriptorPlace>,
     content: OnceLock<KeptContent>,
-    /// The fields of a response with all of it: as a file of its own, and as the variant of another.
+    /// The fields of a response with the whole file: first as an ordinary file, then as the variant of another file.
     whole: [OnceLock<Option<HeaderList>>; 2],
-    /// The codings that it has no variant in, one bit each.
+    /// The codings in which the file has no variant, one bit each.
     without: AtomicU8,
 }
 
@@ -85,12 +85,12 @@ impl OpenFile {
         }
     }
 
-    /// Returns true if its name still leads to it, and it has not changed.
+    /// Returns true if the file's name still leads to it, and the file has not changed.
     fn is_current(&self, now: Instant) -> bool {
         now < self.until && self.file.has_changed() != Some(true)
     }
 
-    /// All of its content, if that is in memory.
+    /// The whole content of the file, if it is in memory.
     pub fn content(&self) -> Option<&Bytes> {
         self.content.get().map(|kept| &kept.0)
     }
@@ -101,12 +101,12 @@ impl OpenFile {
             && self.content.get().is_none()
             && let Some(kept) = KeptContent::new(content)
         {
-            // Another request may have been faster.
+            // This fails if another request has stored the content first.
             let _ = self.content.set(kept);
         }
     }
 
-    /// The fields of a response with all of it, while they do not change with the time.
+    /// The fields of a response with the whole file. `None` if they change with time, or if the file is not kept open.
     pub fn whole(&self, rules: &Rules, name: &[u8], coding: Option<ContentCoding>) -> Option<&HeaderList> {
         self.place.as_ref()?;
         let [plain, variant] = &self.whole;
@@ -155,9 +155,9 @@ pub(crate) struct OpenFiles(Mutex<OpenFileTable>);
 #[derive(Debug, Default)]
 struct OpenFileTable {
     files: HashMap<Box<[u8]>, Arc<OpenFile>, foldhash::fast::RandomState>,
-    /// How often all were forgotten.
+    /// How often all files were dropped from the table.
     forgotten: u64,
-    /// A task drops files that are not used any more.
+    /// True while a task drops files that are no longer used.
     is_swept: bool,
 }
 
@@ -175,12 +175,12 @@ impl OpenFiles {
         None
     }
 
-    /// The number to call [`Self::keep`] with: from before the file was opened.
+    /// A number to pass to [`Self::keep`]. Read it before the file is opened.
     pub fn forgotten(&self) -> u64 {
         self.0.lock().forgotten
     }
 
-    /// Keeps a file open that was opened under this name, unless all were forgotten meanwhile.
+    /// Keeps a file open under this name, unless [`Self::forget`] was called since `forgotten` was read.
     pub fn keep(self: &Arc<Self>, name: &[u8], file: &Arc<OpenFile>, forgotten: u64) {
         let Ok(runtime) = Handle::try_current() else { return };
         if file.place.is_none() {
@@ -223,7 +223,7 @@ impl OpenFiles {
     }
 }
 
-/// Closes files that nobody asks for any more, so that removed ones give their space back.
+/// The task that closes files which are no longer requested, so that the disk space of removed files becomes free.
 struct Sweeper(Weak<OpenFiles>);
 
 impl Sweeper {
@@ -239,7 +239,7 @@ impl Sweeper {
 
 impl Drop for Sweeper {
     fn drop(&mut self) {
-        // The worker may end before its tasks: the next file starts another one.
+        // A worker may end and drop this task: then the next file starts another one.
         if let Some(files) = self.0.upgrade() {
             files.0.lock().is_swept = false;
         }

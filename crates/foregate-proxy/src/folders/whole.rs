@@ -6,7 +6,7 @@ use foregate_files::content_type;
 
 use super::{Folder, FolderError, FolderTarget};
 
-/// A file that is read as a whole.
+/// The result of reading a whole file.
 pub(crate) enum Whole {
     /// Its content and its type.
     File(Vec<u8>, Cow<'static, str>),

@@ -17,17 +17,17 @@ use crate::message::scratch::Scratch;
 use crate::transport::frames::{Frame, flag};
 use crate::transport::outcome::LinkError;
 
-/// The limit on the fields of a block, as a multiple of the limit of a head: a head that is only
-/// too large concerns its stream alone. Beyond, the connection ends.
+/// The limit on the fields of a block, as a multiple of the limit of a head. A head beyond its own limit ends only its
+/// stream; a block beyond this limit ends the connection.
 pub const LIST_FACTOR: usize = 4;
-/// From so many bytes on, a header block that has not ended is refused where memory is short.
+/// An incomplete header block longer than this, bytes, is refused if memory is short.
 const LARGE_BLOCK: usize = 4 * 1024;
-/// Fields of a refused head that are kept. Those beyond are not shown.
+/// The most fields of a refused head that are kept and shown.
 const REFUSED_FIELDS: usize = 1024;
 /// Memory for decoding that a thread keeps, in bytes.
 const KEPT_SCRATCH: usize = 64 * 1024;
 
-/// A header block of which more has to come.
+/// An incomplete header block.
 #[derive(Debug)]
 pub struct Block {
     head: HeadersFrame,
@@ -40,7 +40,7 @@ pub struct Block {
 struct HeadersFrame {
     stream: u32,
     ends: bool,
-    /// The stream that its own depends on is itself.
+    /// True if the stream is declared to depend on itself, which is an error.
     on_itself: bool,
 }
 
@@ -114,7 +114,7 @@ impl ConnectionState {
         Ok(())
     }
 
-    /// Takes a header block that has come as a whole.
+    /// Processes a complete header block.
     fn block(
         &mut self,
         head: HeadersFrame,
@@ -155,7 +155,7 @@ impl ConnectionState {
         })
     }
 
-    /// A request has come, which the client may or may not make now.
+    /// Opens the stream of a request whose head is complete, unless it has to be refused or ignored.
     fn request(
         &mut self,
         head: HeadersFrame,
@@ -178,8 +178,8 @@ impl ConnectionState {
         self.streams.holding.counts_head(&mut asked.scratch.request);
         self.input.arrives(NewStream::Request(asked));
         if is_too_large {
-            // The request gets a response, but decoding it costs more than any other request:
-            // repetition counts like forced resets.
+            // The request gets a response, but decoding it costs more than any other request. So many such requests count like
+            // streams that we had to reset.
             self.meter.reset(now)?;
         }
         Ok(())
@@ -201,7 +201,7 @@ impl ConnectionState {
         Ok(self.refuse(head.stream, Reason::PROTOCOL_ERROR, now)?)
     }
 
-    /// Returns true if a stream was opened by a client that knew of the connection's end. It is
+    /// Returns true if the client has opened this stream although it knew that the connection ends. Such a stream is
     /// ignored (section 6.8).
     fn is_beyond(&self, stream: u32) -> bool {
         matches!(self.ending, Ending::Last(last) if stream > last)
@@ -218,7 +218,8 @@ impl ConnectionState {
         let stream = head.stream;
         if known != FrameTarget::There || self.streams.is_over(stream) {
             return match known {
-                // They may have been under way. To decode them costs all the same.
+                // The client may have sent the trailers before it learned of the reset. They count as useless all the same,
+                // because decoding them costs time.
                 _ if self.streams.was_reset(stream) => Ok(self.meter.without_progress(now)?),
                 FrameTarget::Skipped => Err(Reason::PROTOCOL_ERROR.into()),
                 _ => Err(Reason::STREAM_CLOSED.into()),
@@ -245,9 +246,9 @@ impl ConnectionState {
 enum BlockKind {
     /// A request, and the length of its body.
     Request(CompleteRequest, Option<u64>),
-    /// The head of a refused request, and its log entry.
+    /// A refused request, with the head for its log entry, if there is one.
     Refused(Option<RefusedHead>),
-    /// Trailers; `None` if they have no receiver.
+    /// Trailers; `None` if they are invalid.
     Trailers(Option<HeaderList>),
 }
 
@@ -256,8 +257,8 @@ impl Block {
         self.head.stream
     }
 
-    /// Appends a fragment, with little more memory than needed, but without a copy of the whole
-    /// block for each small fragment.
+    /// Appends a fragment. The buffer grows by a quarter at a time: it has little unused memory, and small fragments do not
+    /// copy the whole block each time.
     fn append(&mut self, fragment: &[u8]) -> Result<(), Reason> {
         if self.bytes.capacity() - self.bytes.len() < fragment.len() {
             self.bytes.reserve_exact(fragment.len().max(self.bytes.len() / 4));
@@ -270,7 +271,7 @@ impl Block {
         Ok(())
     }
 
-    /// Has the head of a request understood.
+    /// Parses the head of a request.
     fn request(
         head: HeadersFrame,
         inspected: &InspectedBlock<'_>,
@@ -295,7 +296,7 @@ impl Block {
             request.understand_h2(inspected, head.ends, terms, (decoded, authority))
         };
         request.count();
-        // CONNECT has no body (RFC 9110, section 9.3.6).
+        // CONNECT has no body (RFC 9110, section 9.3.6), so its Content-Length does not count.
         let is_connect = request.head.method == Method::Connect || request.upgrade.is_some();
         let expected = content_length(&request.head.headers).ok().flatten().filter(|_| !is_connect);
         if head.ends && expected.is_some_and(|length| length > 0) {
@@ -314,7 +315,7 @@ fn trailers(inspected: &InspectedBlock<'_>, decoded: &mut Vec<u8>) -> HeaderList
     trailers
 }
 
-/// The fields of a refused head, as many as may be kept.
+/// The first fields of a refused head, up to the limits for keeping them.
 fn kept_fields(inspected: &InspectedBlock<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
     let mut kept = HeaderList::new();
     let mut bytes = 0;

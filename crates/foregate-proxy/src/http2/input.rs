@@ -1,4 +1,4 @@
-//! Input, in frames.
+//! Processes input frames.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use crate::transport::frames::{Frame, HEADER, PREFACE, flag, kind};
 
 /// Requests for which a connection keeps memory while none arrives.
 const KEPT: usize = 4;
-/// DATA of fewer bytes for a stream that was reset makes no progress: an attacker might send
+/// If a stream was reset, DATA of fewer bytes than this for it counts as a useless frame: an attacker might send
 /// nothing else.
 const SMALL_DATA: usize = 256;
 /// Bytes of one setting (RFC 9113, section 6.5.1).
@@ -30,13 +30,13 @@ const GREETING: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The state of the input.
 #[derive(Debug)]
 pub struct InputState {
-    /// The preface has come, and SETTINGS after it.
+    /// True once the preface has arrived; `settled` is true once SETTINGS have arrived after it.
     greeted: bool,
     settled: bool,
     pub decoder: Inspector,
-    /// The header block that is coming.
+    /// The header block that is not complete yet.
     pub block: Option<Block>,
-    /// The frame with the present payload, if the payload is processed in parts.
+    /// The frame whose payload is being processed in pieces, if there is one.
     passing: Option<Passing>,
     /// Requests that have arrived and not been started.
     arrived: VecDeque<NewStream>,
@@ -44,14 +44,13 @@ pub struct InputState {
     pub arrived_bytes: usize,
     /// The bytes of header blocks decoded since the last read.
     pub decoded: usize,
-    /// Since when the peer has been within a head (its preface is one), or within the header of a
-    /// frame.
+    /// The time since which the client has been sending a head (the preface counts as one) or the header of a frame.
     pub head_since: Option<Instant>,
-    /// For trailers, and the bytes of heads.
+    /// The limits for trailers, and for the bytes of heads.
     pub limits: HeadLimits,
-    /// The amount that a block may take from the dynamic table, bytes: its content. A client that
-    /// has each entry once needs no more; one that repeats them would make us send the origin 64
-    /// KiB for some thirty bytes.
+    /// The most bytes that a block may take from the dynamic table, which is the size of the table. A client that uses
+    /// each entry once needs no more. A client that repeated entries could make us send 64 KiB to the origin for some
+    /// thirty bytes of its own.
     pub repeated_limit: usize,
 }
 
@@ -67,11 +66,11 @@ struct Passing {
 /// The destination of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum To {
-    /// A part of the body of a stream, which may end with it.
+    /// The body of a stream; `ends` is true if the body ends with this payload.
     Body { stream: u32, ends: bool },
-    /// Dropped, after it has used some of the connection's window.
+    /// Dropped, but counted in the connection's window.
     Window,
-    /// The stream is unknown.
+    /// Dropped, and counted in no window: the frame is of an unknown type.
     Nobody,
 }
 
@@ -97,27 +96,27 @@ impl InputState {
         }
     }
 
-    /// Something was begun.
+    /// Queues a new request or stream of the client.
     pub fn arrives(&mut self, arrived: NewStream) {
         self.arrived_bytes += arrived.size();
         self.arrived.push_back(arrived);
     }
 
-    /// Returns true if another frame may be processed. A few bytes may stand for a header block of
-    /// 64 KiB: input after one waits until the requests before it have been started.
+    /// Returns true if another frame may be processed. Because a few bytes may decode to a head of 64 KiB, further input
+    /// waits until the earlier requests have been started.
     fn takes_more(&self) -> bool {
         let heads = self.arrived_bytes;
         self.decoded < HEADS && heads < HEADS && (heads == 0 || !pressure::is_felt())
     }
 
-    /// The next that was begun.
+    /// The next new request or stream.
     pub fn next_arrived(&mut self) -> Option<NewStream> {
         let arrived = self.arrived.pop_front()?;
         self.release(&arrived);
         Some(arrived)
     }
 
-    /// Takes a request out that has arrived and is not to be served any more.
+    /// Removes a request from the queue, because it will not be served any more.
     fn withdraw(&mut self, stream: u32) -> Option<CompleteRequest> {
         let is_it =
             |arrived: &NewStream| matches!(arrived, NewStream::Request(asked) if asked.stream == stream);
@@ -148,9 +147,9 @@ impl InputState {
 }
 
 impl ConnectionState {
-    /// Processes input, up to the start of an incomplete frame; returns the length, and true if it
-    /// has to be called again with the rest in any case, since requests before it have to be
-    /// started first.
+    /// Processes input up to the start of an incomplete frame, and returns the processed length. The bool is true if the
+    /// rest is held back until the earlier requests have been started: then the call has to be repeated even without
+    /// more input.
     pub(super) fn receive(
         &mut self,
         bytes: &[u8],
@@ -182,8 +181,8 @@ impl ConnectionState {
         Ok((at, held_back))
     }
 
-    /// Takes the next frame, or some of it. Returns how much it took, and whether a header block
-    /// has begun that the next frame must continue.
+    /// Processes the next frame, or a part of it. Returns the processed length, and true if another frame than
+    /// CONTINUATION has begun.
     fn next(&mut self, bytes: &[u8], now: Instant, terms: &HeadTerms) -> Result<(usize, bool), Reason> {
         if !self.input.greeted {
             let Some(greeting) = bytes.first_chunk() else {
@@ -207,8 +206,8 @@ impl ConnectionState {
         if frame.length > FRAME {
             return Err(Reason::FRAME_SIZE_ERROR);
         }
-        // Nothing may come within a header block (RFC 9113, section 6.10), and nothing before
-        // SETTINGS (section 3.4).
+        // Within a header block only CONTINUATION of the same stream is valid (RFC 9113, section 6.10), and nothing is valid
+        // before SETTINGS (section 3.4).
         let within = self.input.block.as_ref().map(Block::stream);
         if within.is_some_and(|stream| frame.kind != kind::CONTINUATION || frame.stream != stream)
             || !self.input.settled && (frame.kind != kind::SETTINGS || frame.has(flag::ACK))
@@ -234,7 +233,7 @@ impl ConnectionState {
         Ok((HEADER + frame.length, begins))
     }
 
-    /// DATA begins (RFC 9113, section 6.1); how much of it has been taken.
+    /// Processes the start of a DATA frame (RFC 9113, section 6.1). Returns the processed length.
     fn data(&mut self, frame: &Frame, behind: &[u8], now: Instant) -> Result<usize, Reason> {
         let Frame { stream, length, .. } = *frame;
         let padding = match (frame.has(flag::PADDED), behind.first()) {
@@ -268,7 +267,7 @@ impl ConnectionState {
                 To::Body { stream, ends }
             }
             Ok(false) => {
-                // The client chose the sizes of frames in flight.
+                // The client did not know of the reset, but it chose the sizes of these frames.
                 if content > 0 && content < SMALL_DATA {
                     self.meter.without_progress(now)?;
                 }
@@ -286,8 +285,7 @@ impl ConnectionState {
         Ok(HEADER + usize::from(padding.is_some()))
     }
 
-    /// Returns true if DATA of this many bytes, `content` of them of the body, are useful for a
-    /// stream.
+    /// Returns true if a stream can use DATA of `length` bytes, of which `content` belong to the body.
     fn may_have(&mut self, stream: u32, length: usize, content: usize, ends: bool) -> Result<bool, Reason> {
         let was_reset = self.streams.was_reset(stream);
         let entry = self.streams.entry(stream).filter(|entry| entry.end.is_none() && entry.receives);
@@ -299,13 +297,13 @@ impl ConnectionState {
         }
         let content = content as u64;
         match entry.expected {
-            // More, or less, than was announced (section 8.1.1).
+            // The body is longer or shorter than announced (section 8.1.1).
             Some(expected) if content > expected || ends && content < expected => Err(Reason::PROTOCOL_ERROR),
             _ => Ok(true),
         }
     }
 
-    /// Takes more of a payload; how much.
+    /// Processes more of a payload. Returns the processed length.
     fn pass(&mut self, mut passing: Passing, bytes: &[u8]) -> usize {
         let (content, rest) = bytes.split_at(bytes.len().min(passing.left));
         let padding = rest.len().min(passing.padding);
@@ -329,7 +327,7 @@ impl ConnectionState {
         content.len() + padding
     }
 
-    /// Has the rest of a payload come, if there is some.
+    /// Waits for the rest of a payload, or ends the frame if there is none.
     fn go_on(&mut self, passing: Passing) {
         if passing.left + passing.padding > 0 {
             self.input.passing = Some(passing);
@@ -347,7 +345,7 @@ impl ConnectionState {
         }
     }
 
-    /// Takes a frame that is there as a whole.
+    /// Processes a complete frame.
     fn frame(&mut self, frame: &Frame, payload: &[u8], now: Instant, terms: &HeadTerms) -> Result<(), Fault> {
         let is_of_stream = matches!(
             frame.kind,
@@ -380,7 +378,7 @@ impl ConnectionState {
                 })
             }
             kind::GOAWAY if payload.len() < 8 => Err(Reason::FRAME_SIZE_ERROR.into()),
-            // Its earlier requests are answered.
+            // The client sends no more requests. Its earlier ones are still answered.
             kind::GOAWAY => {
                 self.leaving = true;
                 Ok(self.meter.without_progress(now)?)
@@ -405,7 +403,7 @@ impl ConnectionState {
         Ok(judged?)
     }
 
-    /// A stream is over. If it was not yet served, it never will be.
+    /// Drops the request of a stream that is over, if it has not been started.
     pub(super) fn withdraw(&mut self, stream: u32) {
         if let Some(asked) = self.input.withdraw(stream) {
             asked.scratch.give();
@@ -499,7 +497,7 @@ const RESIZES: [u8; 2] = setting::INITIAL_WINDOW_SIZE.to_be_bytes();
 /// Bytes of a priority (section 6.3).
 pub const PRIORITY: usize = 5;
 
-/// The stream on which another one depends.
+/// The stream on which the priority declares a dependency.
 pub fn depends_on([a, b, c, d, _]: &[u8; PRIORITY]) -> u32 {
     u32::from_be_bytes([*a, *b, *c, *d]) & 0x7fff_ffff
 }

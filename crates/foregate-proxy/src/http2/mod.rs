@@ -1,14 +1,13 @@
 //! The server's side of an HTTP/2 connection (RFC 9113), without I/O.
 //!
-//! One [`ConnectionState`] holds the state of a connection: unread input of its streams, pending
-//! output, windows, tables, and the budgets for client behaviour. It is shared by the connection's
-//! task, which feeds input and writes output ([`SharedState::receive`],
-//! [`SharedState::take_output`]), and by the tasks of its streams, each of which has a
+//! One [`ConnectionState`] holds the state of a connection: unread input of its streams, pending output, windows,
+//! tables, and the budgets for client behaviour. Several tasks share it. The task of the connection passes input to
+//! it and writes its output ([`SharedState::receive`], [`SharedState::take_output`]). Each task of a stream has a
 //! [`ClientStream`].
 //!
-//! Nothing is queued for a stream: its output is written, as frames, into the one buffer that the
-//! connection's task writes next, and a stream without room there, or without window, waits. So a
-//! client that reads nothing costs that buffer, for any number of streams.
+//! Streams have no output queues. A stream writes its frames into one buffer that the connection's task sends next.
+//! If the buffer has no room, or the stream has no window, the stream waits. So a client that reads nothing costs
+//! only this one buffer, however many streams it has.
 
 mod block;
 mod input;
@@ -50,21 +49,21 @@ use crate::transport::outcome::LinkError;
 pub const FRAME: usize = 16 * 1024;
 /// The overhead of a field in addition to its bytes.
 const FIELD_COST: usize = 16;
-/// With heads of so many bytes waiting for their requests to be begun, or this much decoded at
-/// once, nothing more is taken.
+/// No more input is processed while heads of this many bytes wait for their requests to be started, or after this many
+/// bytes were decoded at once.
 pub const HEADS: usize = 64 * 1024;
-/// The window of a stream, and of a connection, of which nothing was announced.
+/// The initial window of streams and connections, unless another one was announced.
 const WINDOW: i64 = 65_535;
-/// The largest window that there may be.
+/// The largest window that the protocol allows.
 const LARGEST_WINDOW: i64 = (1 << 31) - 1;
-/// The highest stream number, which GOAWAY has at first when a connection ends (section 6.8).
+/// The highest stream number. The first GOAWAY of a graceful end has it (section 6.8).
 const LAST_STREAM: u32 = (1 << 31) - 1;
 /// The payload of the PING that checks if a client knows of the connection's end.
 const ENDING: [u8; 8] = *b"foregate";
-/// The payload of the PING that checks if it has read all output.
+/// The payload of the PING that checks if the client has read all output.
 const ENDED: [u8; 8] = *b"the-last";
 
-/// A connection that its task and its streams share.
+/// The state of a connection, shared by its task and by the tasks of its streams.
 #[derive(Debug)]
 pub struct SharedState(Mutex<ConnectionState>);
 
@@ -74,10 +73,9 @@ pub struct InputResult {
     /// The processed length. The rest has to be passed again with the input after it. On an error,
     /// the connection has to end.
     pub bytes: Result<usize, Reason>,
-    /// The rest has to be passed again once pending requests have been started, even without more
-    /// input.
+    /// True if the rest has to be passed again once pending requests have been started, even without further input.
     pub held_back: bool,
-    /// Requests that were over before they began, and appear nowhere else.
+    /// The number of requests that were over before they were started. They are reported only here.
     pub withdrawn: u64,
 }
 
@@ -109,7 +107,7 @@ impl NewStream {
 pub struct CompleteRequest {
     /// Its stream.
     pub stream: u32,
-    /// Where it is, with memory for its response.
+    /// The request, with memory for its response.
     pub scratch: Box<Scratch>,
     /// The error in the request, if there is one.
     pub understood: Result<(), Error>,
@@ -120,7 +118,7 @@ pub struct CompleteRequest {
 pub struct RefusedHead {
     /// The error in the request.
     pub error: Error,
-    /// Its fields as they came, pseudo-fields included, whatever bytes they hold.
+    /// The fields as received, including pseudo-fields. They may contain any bytes.
     pub fields: HeaderList,
 }
 
@@ -133,13 +131,13 @@ struct ConnectionState {
     openings: HeldOpenings,
     /// The task of the connection.
     task: Option<Waker>,
-    /// The task has been woken since its last poll.
+    /// True if the task has been woken since its last poll.
     woken: bool,
     /// The reason why the connection is over.
     over: Option<LinkError>,
     /// The progress of a graceful end.
     ending: Ending,
-    /// The client has sent GOAWAY.
+    /// True if the client has sent GOAWAY.
     leaving: bool,
     /// Requests that were over before they began, and have not been reported yet.
     withdrawn: u64,
@@ -147,14 +145,14 @@ struct ConnectionState {
     has_read_all: Option<bool>,
 }
 
-/// How far the end of a connection has come (RFC 9113, section 6.8).
+/// The progress of a graceful end (RFC 9113, section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     /// The connection accepts requests.
     No,
-    /// GOAWAY was sent; streams that the client opened before it arrived are accepted.
+    /// The first GOAWAY was sent. Streams that the client opens before it knows of that are accepted.
     Told,
-    /// The client has got the last GOAWAY: streams beyond this one are refused.
+    /// The last GOAWAY was sent: streams with a higher number than this are ignored.
     Last(u32),
 }
 
@@ -180,8 +178,7 @@ impl From<Reason> for Fault {
 }
 
 impl SharedState {
-    /// A new connection. Its client's resources count as `holdings`, and its windows grow by
-    /// reservations in `windows`.
+    /// A new connection. Its memory counts for the client in `holdings`. Its windows grow within the budget of `windows`.
     pub fn new(limits: &Limits, holdings: Option<Arc<Holdings>>, windows: Option<BudgetShare>) -> Arc<Self> {
         let now = clock::now();
         let mut state = ConnectionState {
@@ -202,7 +199,7 @@ impl SharedState {
         Arc::new(Self(Mutex::new(state)))
     }
 
-    /// Registers the waker for output. It is used once, until the next call.
+    /// Registers the waker for output. It is woken at most once until the next call.
     pub fn poll_by(&self, cx: &Context<'_>) {
         let mut state = self.0.lock();
         state.woken = false;
@@ -215,7 +212,7 @@ impl SharedState {
     /// Processes input.
     pub fn receive(&self, bytes: &[u8], terms: &HeadTerms) -> InputResult {
         let mut state = self.0.lock();
-        // The waker is that of the present task, which need not be woken.
+        // The registered waker belongs to the calling task, which does not have to be woken.
         let woken = std::mem::replace(&mut state.woken, true);
         let taken = state.receive(bytes, clock::now(), terms);
         state.woken = woken;
@@ -234,19 +231,18 @@ impl SharedState {
         self.0.lock().input.arrived_bytes
     }
 
-    /// Since when the client has been sending a head, or the header of a frame; `None` if it is not
-    /// within one.
+    /// The time since which the client has been sending a head or the header of a frame; `None` if neither is incomplete.
     pub fn head_since(&self) -> Option<Instant> {
         self.0.lock().input.head_since
     }
 
-    /// The client was not read from until now: delays of its head are not its fault.
+    /// Restarts the time limit of an incomplete head, because until now nothing was read from the client.
     pub fn excuse_head(&self) {
         let input = &mut self.0.lock().input;
         input.head_since = input.head_since.map(|_| clock::now());
     }
 
-    /// The pending output, bytes, without the part that was taken.
+    /// The pending output that was not taken yet, bytes.
     pub fn output(&self) -> usize {
         self.0.lock().output.waiting()
     }
@@ -263,8 +259,8 @@ impl SharedState {
         state.offer();
     }
 
-    /// Releases streams with small window updates, once it is time. Returns the next time, if any
-    /// wait for it.
+    /// Wakes streams whose small window updates were held back, once it is time. Returns the time for the next call, if any
+    /// updates are still held back.
     pub fn release_openings(&self, now: Instant) -> Option<Instant> {
         self.0.lock().release_openings(now)
     }
@@ -274,8 +270,8 @@ impl SharedState {
         self.0.lock().streams.holding.held()
     }
 
-    /// The connection is about to end with all input that has arrived, so that other clients need
-    /// not wait for this memory.
+    /// Stops counting the memory of the connection, which is about to end. So no other client is asked to release memory
+    /// meanwhile.
     pub fn give_up_holding(&self) {
         self.0.lock().streams.holding.give_up();
     }
@@ -293,7 +289,7 @@ impl SharedState {
         matches!(state.ending, Ending::Last(_))
     }
 
-    /// Sends GOAWAY. Requests that the client sends before it arrives are accepted.
+    /// Sends the first GOAWAY. Requests that the client sends before it knows of that are accepted.
     pub fn begin_to_end(&self) {
         let mut state = self.0.lock();
         if state.ending == Ending::No {
@@ -305,7 +301,7 @@ impl SharedState {
         }
     }
 
-    /// Asks a client to which nothing more is sent whether it has read all of it.
+    /// Sends a PING after all output. Its acknowledgement shows that the client has read everything.
     pub fn ask_whether_read(&self) {
         let mut state = self.0.lock();
         state.output.frame(kind::PING, 0, 0, &ENDED);
@@ -313,12 +309,12 @@ impl SharedState {
         state.has_read_all = Some(false);
     }
 
-    /// Returns true if it has acknowledged that.
+    /// Returns true if the client has acknowledged the PING of [`Self::ask_whether_read`].
     pub fn has_read_all(&self) -> bool {
         self.0.lock().has_read_all == Some(true)
     }
 
-    /// Ends the connection, for this reason.
+    /// Ends the connection, and tells the client this reason.
     pub fn expel(&self, reason: Reason) {
         let mut state = self.0.lock();
         let last = state.streams.last;
@@ -327,7 +323,7 @@ impl SharedState {
         state.wake();
     }
 
-    /// Ends the connection for this reason.
+    /// Ends the connection and all its streams with this error.
     pub fn fail(&self, error: LinkError) {
         self.0.lock().fail(error);
     }
@@ -356,14 +352,14 @@ impl ConnectionState {
         }
     }
 
-    /// Tells the client which of its streams were taken, and takes no more.
+    /// Sends the last GOAWAY, with the last accepted stream. No more streams are accepted.
     fn end_at_last(&mut self) {
         self.ending = Ending::Last(self.streams.last);
         self.output.go_away(self.streams.last, Reason::NO_ERROR);
         self.wake();
     }
 
-    /// Wakes the task of the connection, unless it has been.
+    /// Wakes the task of the connection, unless it has been woken already.
     fn wake(&mut self) {
         if !self.woken
             && let Some(task) = &self.task
@@ -373,13 +369,14 @@ impl ConnectionState {
         }
     }
 
-    /// Resets a stream, for a fault of the client's.
+    /// Resets a stream because of an error of the client, and counts that for the client.
     fn refuse(&mut self, stream: u32, reason: Reason, now: Instant) -> Result<(), Reason> {
         let (is_open, answers) = self.streams.state(stream);
         self.reset(stream, reason);
         self.withdraw(stream);
         let flood = match reason {
-            // Frames that crossed the response are ignored (RFC 9113, section 5.1).
+            // The client may have sent the frame before it got the response, so it only counts as useless (RFC 9113, section
+            // 5.1).
             Reason::STREAM_CLOSED if !is_open || !answers => self.meter.without_progress(now),
             _ => self.meter.reset(now),
         };
@@ -415,7 +412,7 @@ impl ConnectionState {
         }
     }
 
-    /// Returns the window of input that a stream has used: its client may send as much again.
+    /// Returns this much of the stream's window, so that the client may send as much again.
     fn give_back_of(&mut self, stream: u32, bytes: usize) {
         let round = self.streams.growth.round;
         let Some(entry) = self.streams.entry(stream).filter(|entry| entry.end.is_none() && entry.receives)
@@ -430,7 +427,7 @@ impl ConnectionState {
         }
     }
 
-    /// Wakes streams that wait for room, as far as there is some.
+    /// Wakes streams that wait for room in the output, as many as there is room for.
     fn offer(&mut self) {
         while let Some(stream) = self.output.next_turn() {
             // A stream that is over needs no room.
@@ -466,7 +463,7 @@ impl ConnectionState {
         Poll::Pending
     }
 
-    /// Sends some of a body, for which there is room. Whether it is there that more `waits`.
+    /// Sends a part of a body, for which there is room. `waits` is true if more of the body is ready to be sent.
     fn send(&mut self, stream: u32, data: &[u8], waits: bool, ends: bool) {
         let mut is_used_up = false;
         if let Some(entry) = self.streams.entry(stream) {
@@ -488,7 +485,7 @@ impl ConnectionState {
         self.wake();
     }
 
-    /// A stream waits for its own window to send this many bytes, and needs no room until then.
+    /// Makes a stream wait for its own window to send this many bytes. It gives up its turn for room meanwhile.
     fn wait_for_window(&mut self, stream: u32, bytes: usize, cx: &Context<'_>) {
         if let Some(entry) = self.streams.entry(stream) {
             entry.wait(cx);

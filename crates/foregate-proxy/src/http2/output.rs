@@ -1,4 +1,4 @@
-//! Output, in frames, and the queue of its senders.
+//! The output of a connection in frames, and the queue of streams that wait for room in it.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,15 +14,15 @@ use crate::transport::buffer::Buffer;
 use crate::transport::frames::{HEADER, flag, kind};
 use crate::transport::progress::LEAST_TAKEN;
 
-/// The pending output at which bodies in progress wait, in bytes. Other output fits into a large
-/// buffer with it.
+/// The amount of pending output, bytes, at which bodies in progress have to wait. It is less than a large buffer, so
+/// that other output fits, too.
 pub const COLLECT: usize = 56 * 1024;
-/// Heads, and bodies that begin, may go beyond that by this factor: small responses need not wait
-/// behind large ones.
+/// The limit for heads and for the starts of bodies, as a multiple of [`COLLECT`]. So small responses do not have to
+/// wait behind large ones.
 const BEGINNING: usize = 2;
 /// The amount that a stream may send at a time while others wait for their turn.
 const TURN: usize = 32 * 1024;
-/// The least that a stream may send at a time, however little room there is.
+/// The amount that a stream may always send at a time, however little room there is, bytes.
 const LEAST: usize = 4 * 1024;
 
 /// The kinds of a stream's output, in the order in which waiters get a turn.
@@ -51,9 +51,9 @@ pub struct Output {
     waiting: [VecDeque<u32>; 3],
     /// Streams that were woken because there is room, and have not used it yet.
     pub turns: usize,
-    /// The last write that counts as progress of all waiters.
+    /// The time of the last write that counts as progress for all waiting streams.
     pub left_at: Option<Instant>,
-    /// Bytes of bodies that were sent since then.
+    /// The bytes of bodies that were sent since `left_at`.
     given: u64,
 }
 
@@ -72,12 +72,12 @@ impl Output {
         }
     }
 
-    /// The output that waits to be taken, bytes.
+    /// The output that was not taken yet, bytes.
     pub fn waiting(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Moves all that waits into an empty buffer.
+    /// Moves all output that was not taken yet into an empty buffer.
     pub fn take(&mut self, into: &mut Buffer) {
         debug_assert!(into.is_empty() && self.writing == 0, "one thing is written at a time");
         std::mem::swap(&mut self.buffer, into);
@@ -87,8 +87,9 @@ impl Output {
 
     /// Records that this much of the taken output has been written.
     pub fn wrote(&mut self, bytes: usize, now: Instant) {
-        // Any write helps waiters for room; waiters for the connection's window progress when
-        // others use it: a turn comes to each, unless the window opens a few bytes at a time.
+        // For streams that wait for room, any write is progress. For streams that wait for the connection's window, it is
+        // progress if other streams use the window, because each stream gets its turn. A window that opens only a few bytes
+        // at a time does not count.
         let was_full = self.used() >= Self::limit(What::Amid);
         self.writing = self.writing.saturating_sub(bytes);
         if was_full || !self.waiting[What::Head as usize].is_empty() || self.given >= LEAST_TAKEN {
@@ -106,7 +107,8 @@ impl Output {
         if what == What::Amid { amid } else { BEGINNING * amid }
     }
 
-    /// The amount that a stream may send now, bytes; `has_turn` says that it is its turn.
+    /// The amount that a stream may send now, bytes. `None` if it has to wait. `has_turn` is true if it is the stream's
+    /// turn.
     pub fn room(&self, what: What, has_turn: bool) -> Option<usize> {
         let left = Self::limit(what).checked_sub(self.used()).filter(|left| *left > 0)?;
         let windowless = what == What::Head;
@@ -166,7 +168,7 @@ impl Output {
         self.frame(kind::GOAWAY, 0, 0, &[a, b, c, d, e, f, g, h]);
     }
 
-    /// Appends some of a body, for which there has to be a window.
+    /// Appends a part of a body. The windows have to be large enough for it.
     pub fn data(&mut self, stream: u32, mut data: &[u8], ends: bool) {
         self.window.spend(data.len());
         self.given += data.len() as u64;
@@ -178,8 +180,8 @@ impl Output {
         self.frame(kind::DATA, flags, stream, data);
     }
 
-    /// Appends the head of a response, or trailers where there is no `status`. With a `length` that
-    /// is its Content-Length, whatever the fields say.
+    /// Appends the head of a response, or trailers if there is no `status`. If there is a `length`, it becomes the
+    /// Content-Length, and a Content-Length in `fields` is ignored.
     pub fn head(
         &mut self,
         stream: u32,
@@ -197,8 +199,7 @@ impl Output {
         }
         for field in fields.iter() {
             match field.id {
-                // Fields that HTTP/2 cannot carry were removed before; any that is left must not
-                // cross.
+                // HTTP/2 must not carry these fields. They were removed before, and this is a safeguard.
                 NameId::Connection
                 | NameId::KeepAlive
                 | NameId::ProxyConnection
@@ -238,7 +239,7 @@ impl Output {
 
 /// The header of a frame (RFC 9113, section 4.1).
 fn header(length: usize, kind: u8, flags: u8, stream: u32) -> [u8; HEADER] {
-    // No frame is longer than the peer may ask for, which is less than 24 bits say.
+    // No frame is longer than a peer allows, so the length fits into 24 bits.
     let [_, a, b, c] = (length as u32).to_be_bytes();
     let [d, e, f, g] = stream.to_be_bytes();
     [a, b, c, kind, flags, d, e, f, g]

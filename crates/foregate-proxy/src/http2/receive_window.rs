@@ -1,11 +1,10 @@
 //! The windows in which a client may send, and their adaptation to its uploads.
 //!
-//! A window of 64 KiB limits a client to that amount in one round trip: 0.6 MB/s at 100 ms. So
-//! during uploads, round trips are measured by PING, and a stream with an origin that has taken
-//! most of a window within one gets a larger window for the next. If an origin takes less than
-//! arrives, bytes wait here: then the window shrinks again. The parts of windows beyond their base
-//! are reserved in a budget that all connections share, by client, which bounds the waiting bytes
-//! of many uploads together.
+//! A window of 64 KiB limits a client to that amount per round trip: 0.6 MB/s at 100 ms. So during uploads, round trips
+//! are measured with PINGs. If the origin has read most of a stream's window within one round trip, the stream gets a
+//! larger window for the next. If the origin reads less than arrives, unread bytes pile up here, and the window shrinks
+//! again. The growth of windows beyond their base is reserved in a budget that all connections share, with a bound for
+//! each client. That bounds the unread bytes of many uploads together.
 
 use std::time::{Duration, Instant};
 
@@ -17,19 +16,17 @@ use crate::settings::Limits;
 
 /// The payload of the PING that measures a round trip.
 pub const MEASURES: [u8; 8] = *b"uploaded";
-/// A longer round trip is meaningless: the PING has waited behind the client's data, or the client
-/// delays it.
+/// A measured round trip longer than this is ignored: either the PING was queued behind the client's data, or the
+/// client delays its answer.
 const LONGEST_ROUND: Duration = Duration::from_secs(1);
-/// How long nothing is measured after a round that has changed nothing; twice as long each time, up
-/// to the longest.
+/// The first and the longest pause after a measurement that has not enlarged a window. The pause doubles each time.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// Windows become so many times as large at once: clients that have waited for a few round trips
-/// may be done.
+/// The factor by which a window grows at a time. It is large, because after a few more round trips an upload may be
+/// over.
 const GROWTH: usize = 8;
-/// A window that has changed is given back in this many steps.
+/// The number of updates in which a window is returned to the peer once its size has changed.
 const STEPS: u32 = 8;
-/// The windows of one connection may have this many times the largest window of a stream beyond
-/// their base together.
+/// The limit on the growth of all windows of a connection together, as a multiple of the largest growth of one stream.
 const LARGEST_SUM: usize = 2;
 
 /// The window in which a peer may send.
@@ -38,20 +35,20 @@ pub struct ReceiveWindow {
     size: u32,
     /// The amount that the peer may still send.
     left: i64,
-    /// The amount used up since the last update. Below 0 after the window has shrunk: this much is
-    /// not returned.
+    /// The amount used up since the last update. After the window has shrunk it may be below 0: this much is not
+    /// returned to the peer.
     used: i64,
     /// The amount to be used up before the next update.
     step: i64,
 }
 
 impl ReceiveWindow {
-    /// A window of `size` bytes, of which the peer knows `known`.
+    /// A window of `size` bytes, while the peer still assumes a window of `known`.
     pub fn new(size: u32, known: i64) -> Self {
         Self { size, left: known, used: i64::from(size) - known, step: i64::from(size / 2) }
     }
 
-    /// A window of `size` bytes, while the peer may still assume more.
+    /// A window of `size` bytes, while the peer may still assume the larger window `usual`.
     pub fn of_unsettled(size: u32, usual: i64) -> Self {
         Self { left: usual.max(size.into()), used: 0, ..Self::new(size, size.into()) }
     }
@@ -63,11 +60,11 @@ impl ReceiveWindow {
     /// Records that the peer has sent this much. Returns true if its window allows it.
     pub fn take(&mut self, bytes: usize) -> bool {
         self.left -= bytes as i64;
-        // An empty frame needs no window, even if earlier data is beyond a later limit.
+        // An empty frame needs no window, even if the window has become negative because its size was reduced later.
         bytes == 0 || self.left >= 0
     }
 
-    /// The peer knows now that its window is smaller than usual, by this much.
+    /// Reduces the window by this much: the peer knows now that it is smaller than the usual one.
     pub fn settle(&mut self, by: i64) {
         self.left -= by;
     }
@@ -83,7 +80,7 @@ impl ReceiveWindow {
         if self.used < self.step { None } else { self.announce() }
     }
 
-    /// The unannounced part of the window.
+    /// Returns the part of the window that was not announced yet, for an update.
     pub fn announce(&mut self) -> Option<u32> {
         let told = u32::try_from(self.used).ok().filter(|told| *told > 0)?;
         self.used = 0;
@@ -91,32 +88,32 @@ impl ReceiveWindow {
         Some(told)
     }
 
-    /// The unused input, bytes.
+    /// The input that was received and is unread, bytes.
     fn waiting(&self) -> usize {
         usize::try_from(i64::from(self.size) - self.left - self.used).unwrap_or(0)
     }
 
-    /// Sets the size. Announced window is taken back as it is used up.
+    /// Sets the size. If it is smaller than before, the announced window shrinks only as the peer uses it up.
     fn resize(&mut self, size: usize) {
         let size = u32::try_from(size).unwrap_or(u32::MAX).min(LARGEST_WINDOW as u32);
         self.used += i64::from(size) - i64::from(self.size);
         self.size = size;
-        // In small steps, so that the client need not wait for large ones to be used up.
+        // Small steps, so that the client does not have to wait for an update until a large step is used up.
         self.step = i64::from(size / STEPS);
     }
 }
 
-/// The amounts that origins have taken within the measured round trip.
+/// The amount that origins have read within the measured round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Consumption {
     round: u32,
     bytes: usize,
-    /// The least that waited after something was taken.
+    /// The least amount of unread input after any read, bytes.
     least_waiting: usize,
 }
 
 impl Consumption {
-    /// This many bytes were taken in this round.
+    /// Records that this many bytes were read in this round.
     pub fn add(&mut self, bytes: usize, window: &ReceiveWindow, round: u32) {
         if self.round != round {
             *self = Self { round, bytes: 0, least_waiting: usize::MAX };
@@ -131,7 +128,7 @@ impl Consumption {
         let queue = self.least_waiting;
         let wanted = match () {
             () if self.round != round => size,
-            // This much of the window has never been of use.
+            // At least this much input was always unread, so this part of the window was useless.
             () if queue > base / 2 => size.saturating_sub(queue),
             () if self.bytes * 3 < size * 2 => size,
             () => size * GROWTH,
@@ -140,24 +137,24 @@ impl Consumption {
     }
 }
 
-/// How the windows of a connection have grown.
+/// The growth of a connection's windows, and the measurement of round trips.
 #[derive(Debug)]
 pub struct Growth {
-    /// The window of a stream that has not grown, and the largest.
+    /// The window of a stream without growth; `largest` is the largest window of a stream.
     base: usize,
     largest: usize,
     /// The window of the connection without the growth.
     base_connection: usize,
-    /// The growth of the windows of streams, and of the window of the connection for all of them,
-    /// bytes.
+    /// The growth of all windows of streams together, bytes; `connection` is the additional growth of the connection's
+    /// window.
     streams: usize,
     connection: usize,
     /// The reservation in the budget. Without one, windows do not grow.
     share: Option<BudgetShare>,
-    /// The round that is measured, or was last; since when, while it is.
+    /// The number of the last measurement; `since` is its start while it runs.
     pub round: u32,
     since: Option<Instant>,
-    /// When the next may begin, and how long the pause was.
+    /// The earliest time of the next measurement; `pause` is the next pause.
     next: Option<Instant>,
     pause: Duration,
 }
@@ -187,8 +184,8 @@ impl Growth {
         LARGEST_SUM * self.largest.saturating_sub(self.base)
     }
 
-    /// Reserves this growth for the windows of streams and that of the connection. Without enough
-    /// budget the present growth stays.
+    /// Reserves growth for the windows of streams and for the window of the connection. Returns false and changes
+    /// nothing if the budget is not enough.
     fn reserve(&mut self, streams: usize, connection: usize) -> bool {
         let sum = streams + connection;
         let grows = sum > self.streams + self.connection;
@@ -204,8 +201,7 @@ impl Growth {
 }
 
 impl Streams {
-    /// The window of a stream that is over is an ordinary one again, and so is that of the
-    /// connection once there is none.
+    /// Releases the growth of a stream that is over. Once there are no streams, releases the growth of the connection, too.
     pub(super) fn end_growth(&mut self, window: &ReceiveWindow) {
         let growth = &mut self.growth;
         let beyond = window.size().saturating_sub(growth.base);
@@ -217,7 +213,7 @@ impl Streams {
         self.window.resize(growth.base_connection + growth.streams + growth.connection);
     }
 
-    /// Ends a round trip: windows are sized by the amounts taken within it.
+    /// Ends a round trip: sets the sizes of windows by the amounts read within it. Adds the window updates to `told`.
     fn end_round(&mut self, told: &mut Vec<(u32, u32)>) {
         let growth = &mut self.growth;
         let round = growth.round;
@@ -228,7 +224,7 @@ impl Streams {
             let largest = if may_grow { growth.largest } else { base };
             let wanted = entry.consumed.wanted(&entry.received, round, (base, largest));
             is_bound_by_stream |= wanted > size;
-            // Where there is not as much left for all, half of it may be.
+            // If the budget is not enough for all of the growth, half of it is tried.
             let mut reserves =
                 |wanted: &usize| growth.reserve(growth.streams + wanted - size, growth.connection);
             if wanted != size
@@ -239,7 +235,7 @@ impl Streams {
                 told.extend(entry.received.announce().filter(|_| entry.receives).map(|by| (*stream, by)));
             }
         }
-        // Many streams may use up the window of the connection, where none uses up its own.
+        // Many streams together may use up the window of the connection, although none uses up its own window.
         let size = growth.base_connection + growth.streams;
         self.window.resize(size + growth.connection);
         let most = match may_grow {
@@ -282,7 +278,7 @@ impl Streams {
         }
         let growth = &mut self.growth;
         if growth.streams + growth.connection > before {
-            // Input of the next round trip was sent in the present windows.
+            // The next measurement begins after most of a round trip, when input arrives that was sent with the new windows.
             (growth.pause, growth.next) =
                 (PAUSES[0], Some(now + now.saturating_duration_since(since) * 3 / 4));
         } else {

@@ -1,9 +1,9 @@
 //! The windows in which we may send, as the client opens them (RFC 9113, section 6.9).
 //!
-//! A client that opens its windows a few bytes at a time would have us send a frame, and wake two
-//! tasks, for each update. So where a stream waits for a window, an opening that is too small for a
-//! useful frame is held back: until others make it useful, or for a moment. All that comes within
-//! that moment is sent as one frame for each stream.
+//! If a client opens its windows a few bytes at a time, each update would make us send a frame and wake two tasks.
+//! So if a stream waits for a window and an update is too small for a useful frame, the update is held back until
+//! further updates make it useful, or for a short time. All updates of that time together allow one frame for each
+//! stream.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,9 @@ use h2::Reason;
 use super::{ConnectionState, Fault, LARGEST_WINDOW};
 use crate::transport::meter::Meter;
 
-/// A window of this many bytes is worth a frame at once; a smaller one is if the whole output fits
-/// in it.
+/// A window of this many bytes is used at once. A smaller window is used at once only if all waiting output fits in it.
 const USEFUL: i64 = 4096;
-/// How long an opening is held back that is not.
+/// How long smaller updates are held back.
 const HOLD: Duration = Duration::from_millis(10);
 
 /// A window in which we may send.
@@ -30,11 +29,11 @@ pub struct SendWindow {
 /// The result of a window update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// There is a window now, or still.
+    /// The window is open.
     Open,
-    /// There will be one once [`SendWindow::release`] is called.
+    /// The window will be open once [`SendWindow::release`] is called.
     Held,
-    /// There is none, after all that was opened.
+    /// The window is still closed, even with all updates.
     Closed,
 }
 
@@ -48,13 +47,13 @@ impl SendWindow {
         self.open
     }
 
-    /// This much was sent.
+    /// Records that this much was sent.
     pub fn spend(&mut self, bytes: usize) {
         self.open -= bytes as i64;
     }
 
-    /// The client opens the window further, or closes it if `by` is less than 0. `wanted` is the
-    /// waiting amount, bytes, if there is any.
+    /// Adds an update of the client, which reduces the window if `by` is below 0. `wanted` is the amount of output that
+    /// waits for the window, bytes, if there is any.
     pub fn add(&mut self, by: i64, wanted: Option<usize>) -> Opening {
         let was_open = self.open > 0;
         self.held += by;
@@ -67,19 +66,19 @@ impl SendWindow {
         if all > 0 { Opening::Held } else { Opening::Closed }
     }
 
-    /// Nothing is held back any more. Returns true if something may be sent.
+    /// Applies the updates that were held back. Returns true if something may be sent.
     pub fn release(&mut self) -> bool {
         self.open += std::mem::take(&mut self.held);
         self.open > 0
     }
 
-    /// Returns true if it exceeds the maximum of a window.
+    /// Returns true if the window exceeds the maximum.
     pub fn is_beyond(&self) -> bool {
         self.open + self.held > LARGEST_WINDOW
     }
 }
 
-/// The openings of one connection that are held back.
+/// The window updates of one connection that are held back.
 #[derive(Debug, Default)]
 pub struct HeldOpenings {
     streams: Vec<u32>,
@@ -87,7 +86,7 @@ pub struct HeldOpenings {
 }
 
 impl HeldOpenings {
-    /// Holds back an opening of a stream, or of the connection where that is `None`.
+    /// Holds back an update of a stream, or with `None` an update of the connection.
     fn hold(&mut self, stream: Option<u32>, meter: &mut Meter, now: Instant) {
         if let Some(stream) = stream
             && !self.streams.contains(&stream)
@@ -163,7 +162,7 @@ impl ConnectionState {
         if fits { Ok(()) } else { Err(Reason::FLOW_CONTROL_ERROR) }
     }
 
-    /// Releases held window, once it is time. Returns the next time.
+    /// Applies the updates that were held back, once it is time. Returns that time if it is still to come.
     pub(super) fn release_openings(&mut self, now: Instant) -> Option<Instant> {
         if let Some(until) = self.openings.until.filter(|until| now < *until) {
             return Some(until);

@@ -12,22 +12,22 @@ use super::output::What;
 use crate::limits::pressure::Charge;
 use crate::transport::outcome::{LinkError, ReceiveOutcome};
 
-/// A stream with a client's request. When it is dropped, the client learns that its response is
-/// over, and that its body is not needed any more.
+/// A stream with a client's request. If it is dropped before both sides have ended, it is reset: the client learns that
+/// no more of the response comes and that the rest of its body is not needed.
 #[derive(Debug)]
 pub struct ClientStream {
     shared: Arc<SharedState>,
     id: u32,
-    /// The input of the body, and the used part of it.
+    /// Received bytes of the body; the first `used` of them are consumed.
     chunk: Vec<u8>,
     used: usize,
-    /// The whole request has been taken.
+    /// True once the whole request has been read from the shared state.
     received: bool,
     trailers: HeaderList,
     /// The memory of the trailers.
     trailers_charge: Charge,
     sending: ResponseProgress,
-    /// There was no room for its last output.
+    /// True if there was no room for the stream's last output.
     awaits_room: bool,
 }
 
@@ -36,8 +36,8 @@ pub struct ClientStream {
 enum ResponseProgress {
     /// The head has not been sent.
     Nothing,
-    /// This much of the body is left to be sent, and the stream ends with it; `None` if the end is
-    /// stated otherwise.
+    /// The head was sent. `left` is the rest of the body, after which the stream ends; `None` if
+    /// [`ClientStream::finish`] ends it. `begun` is true once a part of the body was sent.
     Body { left: Option<u64>, begun: bool },
     /// All of the response has been sent.
     Done,
@@ -72,9 +72,9 @@ impl ClientStream {
         if let Some(error) = entry.end {
             return Poll::Ready(Err(error));
         }
-        // The last of the announced bytes are held back until the stream has ended there: with them
-        // the receiver would have a whole message, and the peer may still say that it was none (RFC
-        // 9113, section 8.1.1).
+        // If all announced bytes have arrived, the last of them are held back until the stream has ended, too. With them the
+        // receiver would have a complete message, but more data could still make the request invalid (RFC 9113, section
+        // 8.1.1).
         let is_held = entry.receives && entry.expected == Some(0);
         if !entry.body.is_empty() && !is_held {
             std::mem::swap(&mut self.chunk, &mut entry.body);
@@ -206,7 +206,7 @@ impl ClientStream {
     /// Waits until a head, or trailers, may be sent.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.shared.0.lock();
-        // A sender on a finished stream learns that from its write.
+        // If the stream is over, the sender learns that from its next write.
         let room = match state.streams.sendable(self.id) {
             Ok(()) => state.poll_room(self.id, What::Head, cx),
             Err(_) => Poll::Ready(0),

@@ -17,24 +17,24 @@ use crate::message::request::Request;
 use crate::settings::Limits;
 use crate::transport::outcome::LinkError;
 
-/// Streams that are remembered after we have reset them: more of them may be under way.
+/// The most streams that are remembered after we have reset them. The client may have sent further frames for them
+/// before it learned of the reset.
 const RESET: usize = 1024;
-/// The number of opened streams that are remembered: frames for them are late, frames for others
-/// are out of order.
+/// The number of the last opened streams that are remembered. If such a stream is closed, a frame for it is late; a
+/// frame for any other old stream is a protocol error.
 const RECENT: usize = 128;
-/// The factor for the number of streams, including finished ones with running tasks, over
-/// the limit of open ones.
+/// The limit on all streams, including finished ones whose tasks still run, as a multiple of the limit on open ones.
 const LINGERING: usize = 2;
 
-/// From so many bytes on that wait, memory for them does not double any more.
+/// Beyond this many unread bytes of a body, the memory for them no longer doubles when it grows.
 const LONG_BODY: usize = 64 * 1024;
-/// Streams for which a connection without any keeps memory.
+/// The number of streams for which a connection without streams keeps memory.
 const KEPT: usize = 4;
 /// The memory of a stream in bytes, in addition to its head and its bodies: its task, its exchange,
 /// and the allocator's overhead. Clients may have tens of thousands of streams that wait for a
 /// window.
 const STREAM: usize = 3584;
-/// This many of them come or go before a connection counts them.
+/// A connection updates the count of its streams for the client only when the number has changed by this much.
 const COUNTED_STREAMS: usize = 4;
 
 /// The streams of one connection.
@@ -44,49 +44,49 @@ pub struct Streams {
     /// The number of open streams, for their limit.
     open: usize,
     limit: usize,
-    /// The last that the client has opened.
+    /// The last stream that the client has opened.
     pub last: u32,
     recent: VecDeque<u32>,
     reset: VecDeque<u32>,
-    /// The window of the client for all of them.
+    /// The window in which the client may send on all streams together.
     pub window: ReceiveWindow,
-    /// The consumption by origins of all of them.
+    /// The amount that origins have read from all streams.
     pub consumed: Consumption,
     pub growth: Growth,
-    /// The window of the client for each.
+    /// The window in which the client may send on each stream.
     stream_window: u32,
-    /// The client has acknowledged our SETTINGS.
+    /// True once the client has acknowledged our SETTINGS.
     settled: bool,
     pub holding: Holding,
 }
 
-/// A stream, until its task is done with it.
+/// The state of a stream. It exists until the stream's task has ended.
 #[derive(Debug)]
 pub struct StreamEntry {
     /// The waker of the task that has the [`super::ClientStream`].
     task: Option<Waker>,
     /// The unread input of the body.
     pub body: Vec<u8>,
-    /// Bytes of the body that were announced and have not come.
+    /// The announced bytes of the body that have not arrived yet; `None` if no length was announced.
     pub expected: Option<u64>,
-    /// The request is not complete.
+    /// True while the request is not complete.
     pub receives: bool,
     pub trailers: Option<HeaderList>,
-    /// A tunnel: only DATA is valid (RFC 9113, section 8.5).
+    /// True for a tunnel, in which only DATA is valid (RFC 9113, section 8.5).
     pub is_tunnel: bool,
     pub received: ReceiveWindow,
     pub consumed: Consumption,
     pub window: SendWindow,
-    /// The part of the body that waits for that window, bytes; 0 for none.
+    /// The amount of output that waits for `window`, bytes; 0 if none does.
     pub awaits_window: usize,
-    /// The response has not been sent to its end.
+    /// True while the response was not sent completely.
     pub sends: bool,
-    /// The stream is in the queue for room, and was woken because there is some.
+    /// True while the stream is in the queue for room; `turn` is true once it was woken because there is room.
     pub queued: bool,
     pub turn: bool,
     /// The reason why the stream is over.
     pub end: Option<LinkError>,
-    /// The stream counts as open.
+    /// True if the stream counts as open.
     counts: bool,
 }
 
@@ -98,7 +98,7 @@ impl StreamEntry {
         }
     }
 
-    /// Registers its task to be woken by the next event.
+    /// Registers the task of the stream to be woken by the next event.
     pub fn wait(&mut self, cx: &Context<'_>) {
         match &mut self.task {
             Some(task) if task.will_wake(cx.waker()) => {}
@@ -106,7 +106,7 @@ impl StreamEntry {
         }
     }
 
-    /// More of the body has arrived. A long body gets little more memory than it needs.
+    /// Appends received bytes of the body. A long body gets little more memory than it needs.
     pub fn append(&mut self, content: &[u8]) {
         if self.body.len() >= LONG_BODY && self.body.capacity() - self.body.len() < content.len() {
             self.body.reserve_exact(content.len().max(self.body.len() / 4));
@@ -114,7 +114,7 @@ impl StreamEntry {
         self.body.extend_from_slice(content);
     }
 
-    /// The client has changed the window by this much.
+    /// Changes the send window by this much. Wakes the task if it waits for the window and can send now.
     pub fn opens(&mut self, by: i64) -> Opening {
         let wanted = Some(self.awaits_window).filter(|wanted| *wanted > 0);
         let opening = self.window.add(by, wanted);
@@ -133,16 +133,16 @@ impl StreamEntry {
 #[derive(Debug)]
 pub struct Holding {
     bytes: usize,
-    /// Streams that are counted.
+    /// The number of streams as it is counted for the client.
     streams: usize,
     given_up: bool,
     charge: Charge,
-    /// The client's resources in which it counts.
+    /// The client for which the memory counts.
     client: Option<Arc<Holdings>>,
 }
 
 impl Holding {
-    /// Bytes that are counted.
+    /// The counted memory, bytes.
     pub fn held(&self) -> usize {
         self.charge.bytes()
     }
@@ -157,8 +157,8 @@ impl Holding {
         self.count();
     }
 
-    /// Records that there are this many streams. They are counted by four: most connections have
-    /// few, and a request is to change no counter.
+    /// Records the number of streams. It is counted in steps of four, so that on most connections, which have few
+    /// streams, a request changes no shared counter.
     fn count_streams(&mut self, streams: usize) {
         if streams.abs_diff(self.streams) >= COUNTED_STREAMS || streams == 0 && self.streams > 0 {
             self.streams = streams;
@@ -172,8 +172,8 @@ impl Holding {
         self.count();
     }
 
-    /// Counts the head of a request for the client before the request begins: a client that holds
-    /// much memory gets no more, and it may have sent many heads at once.
+    /// Counts the head of a request for the client before the request is started. A client may send many heads at once, and
+    /// admission control has to see all of them.
     pub fn counts_head(&self, request: &mut Request) {
         if let Some(client) = &self.client {
             request.belongs_to(client);
@@ -182,7 +182,8 @@ impl Holding {
 
     fn count(&mut self) {
         let bytes = if self.given_up { 0 } else { self.bytes + self.streams * STREAM };
-        // Most streams have no body, and to count for a client concerns all of its connections.
+        // Nothing changes for most streams, because they have no body. The client's counters are left alone then: all of its
+        // connections share them.
         if bytes == self.charge.bytes() {
             return;
         }
@@ -204,11 +205,11 @@ impl Drop for Holding {
 pub enum FrameTarget {
     /// An open stream.
     There,
-    /// We have reset it: the frame was sent before the client knew.
+    /// A stream that we have reset. The client may not know that yet.
     Reset,
     /// A closed stream.
     Closed,
-    /// A stream that was never opened, and cannot be any more.
+    /// A stream that was never opened and can no longer be opened, or that was closed long ago.
     Skipped,
     /// A stream that may be opened.
     Idle,
@@ -256,18 +257,17 @@ impl Streams {
         }
     }
 
-    /// Returns true if the stream does not exist any more, for its client.
+    /// Returns true if the stream no longer exists from the client's point of view.
     pub fn is_over(&self, stream: u32) -> bool {
         self.entries.get(&stream).is_none_or(|entry| entry.end.is_some())
     }
 
-    /// Returns two flags: the stream is open; its response is incomplete.
+    /// Returns two flags: true if the stream is open, and true if its response is incomplete.
     pub fn state(&self, stream: u32) -> (bool, bool) {
         self.entries.get(&stream).map_or((false, false), |entry| (entry.is_open(), entry.sends))
     }
 
-    /// The client opens its next stream. Returns true if there may be one more; it has an entry
-    /// then.
+    /// Opens the client's next stream. Returns false, and opens none, if the client has as many streams as it may.
     pub fn opens(&mut self, stream: u32, receives: bool, expected: Option<u64>, window: i64) -> bool {
         if self.open >= self.limit || self.entries.len() >= LINGERING * self.limit {
             return false;
@@ -302,7 +302,7 @@ impl Streams {
         true
     }
 
-    /// The client has begun a stream, whatever becomes of it.
+    /// Records that the client has begun a stream, whether or not it is accepted.
     pub fn begun(&mut self, stream: u32) {
         self.last = stream;
         if self.recent.len() == RECENT {
@@ -311,7 +311,7 @@ impl Streams {
         self.recent.push_back(stream);
     }
 
-    /// The client has acknowledged its windows.
+    /// Records that the client has acknowledged our SETTINGS, and so knows its windows.
     pub fn settle(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
             let beyond = WINDOW - i64::from(self.stream_window);
@@ -334,7 +334,7 @@ impl Streams {
         }
     }
 
-    /// A stream has been sent to its end.
+    /// Records that the response of a stream was sent completely.
     pub fn has_sent(&mut self, stream: u32) {
         if let Some(entry) = self.entry(stream) {
             entry.sends = false;
@@ -342,7 +342,7 @@ impl Streams {
         }
     }
 
-    /// Looks whether a stream of which something has ended is still open.
+    /// Stops counting a stream as open if both its sides have ended.
     pub fn update(&mut self, stream: u32) {
         if let Some(entry) = self.entries.get_mut(&stream)
             && entry.counts
@@ -353,8 +353,7 @@ impl Streams {
         }
     }
 
-    /// The stream is over in both directions. Returns how much of its body will not be read any
-    /// more.
+    /// Ends a stream in both directions. Returns the bytes of its body that were received and will not be read.
     pub fn end(&mut self, stream: u32, error: LinkError) -> usize {
         let Some(entry) = self.entries.get_mut(&stream) else { return 0 };
         entry.end.get_or_insert(error);
@@ -383,13 +382,13 @@ impl Streams {
         self.reset.contains(&stream)
     }
 
-    /// A stream's task is done with it.
+    /// Removes a stream whose task has ended.
     pub fn remove(&mut self, stream: u32) -> Option<StreamEntry> {
         let entry = self.entries.remove(&stream)?;
         self.end_growth(&entry.received);
         self.holding.count_streams(self.entries.len());
         self.open -= usize::from(entry.counts);
-        // A connection that waits for its next request has no memory for many.
+        // A connection without streams keeps memory only for a few.
         if self.entries.is_empty() && self.entries.capacity() > KEPT {
             self.entries.shrink_to(0);
         }

@@ -22,11 +22,11 @@ impl Account {
     /// of fetches. Their users have bounds of their own.
     pub const PROCESS: Self = Self(None);
 
-    /// The account of the client with this address. Clients without one come over a Unix socket,
-    /// from a proxy in front that stands for many: they are not bounded as one client.
+    /// The account of the client with this address. A connection without an address comes over a Unix socket, from another
+    /// proxy that stands for many clients, so it is not bounded as one client.
     pub fn of(address: Option<IpAddr>) -> Self {
         let bits = |address| match client_network(address) {
-            // Among such as no IPv6 client has (RFC 4291, section 2.4).
+            // A number that no IPv6 client has (RFC 4291, section 2.4).
             IpAddr::V4(address) => 1 << 32 | u64::from(address.to_bits()),
             IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
         };
@@ -44,7 +44,7 @@ impl Account {
     }
 }
 
-/// The amount of a resource that each client holds.
+/// The amounts of one resource that clients hold.
 #[derive(Debug, Default)]
 pub struct Ledger(ClientTable<usize>);
 
@@ -54,9 +54,9 @@ impl Ledger {
         self.0.read(account, |held| *held).unwrap_or(0)
     }
 
-    /// Changes the amount of a resource that an account holds from `from` to `to`, if `may` agrees,
-    /// which receives the rest that the client holds. `may` is called with the client's entry
-    /// locked, so that its own accounting and this entry agree.
+    /// Changes a part of the amount that an account holds from `from` to `to`, if `may` returns true. `may` gets the
+    /// rest of the amount that the client holds. It runs while the client's entry is locked, so that its own accounting
+    /// stays consistent with the entry.
     pub fn change(&self, account: Account, from: usize, to: usize, may: impl FnOnce(usize) -> bool) -> bool {
         if !account.is_client() {
             return may(0);
@@ -84,8 +84,7 @@ pub fn part(all: usize, percent: usize) -> usize {
     (all / 100 * percent + all % 100 * percent / 100).max(1)
 }
 
-/// Places of which there is a bounded number, such as for requests under way to an upstream. One
-/// client may have a part of them.
+/// A bounded number of places, for example for fetches from an upstream. One client may take only a part of them.
 #[derive(Debug)]
 pub struct Places {
     most: usize,
@@ -101,13 +100,13 @@ pub struct AccountPlace {
 }
 
 impl Places {
-    /// So many of the places.
+    /// This many places.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: AtomicUsize::new(0), clients: Ledger::default() })
     }
 
-    /// A place for this account, which may have this many `percent` of them; `None` where it has
-    /// these, or all are taken.
+    /// Takes a place on this account, which may have `percent` of all places. `None` if the account has that many, or if
+    /// all places are taken.
     pub fn take(self: &Arc<Self>, account: Account, percent: usize) -> Option<AccountPlace> {
         let part = part(self.most, percent);
         let take = |taken: usize| (taken < self.most).then_some(taken + 1);

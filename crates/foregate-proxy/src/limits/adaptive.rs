@@ -1,25 +1,25 @@
-//! A bound on requests in flight that follows the latency of an upstream: the gradient of the recent latency against the latency without
-//! load, as in Netflix's concurrency-limits.
+//! A bound on requests in flight that follows the latency of an upstream. It is computed from the ratio of the latency
+//! without load to the recent latency, as in Netflix's concurrency-limits.
 
 use std::time::{Duration, Instant};
 
 /// The least and the largest bound.
 pub(super) type BoundRange = (usize, usize);
 
-/// The bound at the start, where the settings allow it.
+/// The bound at the start, if the settings allow it.
 const FIRST: f64 = 20.0;
 /// The least time and the least number of answers between two decisions.
 const WINDOW: Duration = Duration::from_millis(100);
 const WINDOW_ANSWERS: usize = 10;
-/// Latencies of a window that are kept. Beyond: the first ones stand for all.
+/// The most latencies of a window that are kept. Later latencies of the window are ignored.
 const WINDOW_MOST: usize = 256;
-/// The latency without load is the least of the last one to two of these periods.
+/// The latency without load is the least median in the present period of this length and the one before.
 const PERIOD: Duration = Duration::from_secs(30);
-/// Latencies up to this factor above that without load are normal.
+/// Latencies up to this multiple of the latency without load are normal.
 const TOLERANCE: f64 = 1.5;
-/// The share of the way to a new bound that one decision goes.
+/// The fraction of the difference between the old and the new bound that one decision applies.
 const STEP: f64 = 0.3;
-/// The factor for a window in which a tenth of the attempts failed.
+/// The factor by which the bound is reduced if at least a tenth of the attempts in a window failed.
 const BACKOFF: f64 = 0.7;
 
 /// The state of an adaptive bound.
@@ -28,7 +28,7 @@ pub(super) struct AdaptiveBound {
     range: BoundRange,
     limit: f64,
     began: Instant,
-    /// Microseconds, of this window.
+    /// The latencies in this window, microseconds.
     latencies: Vec<u32>,
     failures: usize,
     /// The most requests in flight in this window.
@@ -57,7 +57,7 @@ impl AdaptiveBound {
         self.limit as usize
     }
 
-    /// Moves the bound into another range.
+    /// Sets the range, and moves the bound into it.
     pub(super) fn set(&mut self, range: BoundRange) {
         self.range = range;
         self.limit = clamp(self.limit, range);
@@ -99,7 +99,7 @@ impl AdaptiveBound {
             }
         };
         let gradient = if has_failed { gradient.min(BACKOFF) } else { gradient };
-        // A bound that is never reached gives no information: it does not grow.
+        // A bound that requests do not get near is untested, so it does not grow.
         let room =
             if has_failed || (self.busiest as f64) < self.limit / 2.0 { 0.0 } else { self.limit.sqrt() };
         let next = self.limit * gradient + room;

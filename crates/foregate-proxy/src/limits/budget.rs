@@ -1,11 +1,11 @@
-//! The memory of body filters, buffered starts of bodies and bodies kept for another attempt,
+//! A budget for the memory of body filters, buffered starts of bodies, and bodies kept for another attempt,
 //! together.
 //!
-//! Each of them has a bound of its own, but a thousand requests at the bound are a thousand times
-//! that. The process has one [`Budget`], and each user takes its [`BudgetShare`] of it as it grows, on
-//! the [`Account`] of its client. One client may hold a part of the budget: beyond that it is
-//! refused, and others are not. The fuller the budget, the smaller the largest share that is given
-//! out: requests that need much are refused long before those that need little.
+//! Each of these has a bound of its own, but a thousand requests at their bounds hold a thousand times as much. So
+//! the process has one [`Budget`]. Each user of memory has a [`BudgetShare`] that grows with its needs, on the
+//! [`Account`] of its client. A client that holds its part of the budget is refused more, while other clients are
+//! not. The fuller the budget, the smaller the largest share that it grants: requests that need much memory are
+//! refused long before those that need little.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,12 +14,12 @@ use crate::counters::metrics::Counter;
 use crate::limits::account::{Account, Ledger, part};
 use crate::limits::pressure::Charge;
 
-/// A share may be at most this part of the rest that others leave.
+/// A share may take at most one part in this many of the budget that other shares leave.
 const LARGEST_SHARE: usize = 4;
-/// Shares grow and shrink by this much, bytes; less than that is not counted.
+/// The step in which shares grow and shrink, bytes. Amounts below a step are not counted.
 const GRAIN: usize = 4096;
 
-/// Memory, or room in files, that all share, and how much of it is held.
+/// A common amount of memory, or of room in files, and how much of it is held.
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicUsize,
@@ -27,14 +27,13 @@ pub struct Budget {
     per_client: AtomicUsize,
     held: AtomicUsize,
     clients: Ledger,
-    /// Set for memory, which counts for the process; unset for room in files.
+    /// True for memory that counts as memory of the process; false for room in files and for reserved windows.
     memory: bool,
-    /// Shares that could not grow.
+    /// How often a share could not grow.
     pub refused: Counter,
 }
 
-/// The part of the budget that one body holds, on the account of its client. Given back when it is
-/// dropped.
+/// The share of the budget that one body holds, on the account of its client. It is given back when it is dropped.
 #[derive(Debug)]
 pub struct BudgetShare {
     budget: Arc<Budget>,
@@ -44,7 +43,7 @@ pub struct BudgetShare {
 }
 
 impl Budget {
-    /// This many bytes of memory.
+    /// A budget of this many bytes of memory.
     pub fn new(limit: usize) -> Self {
         Self { memory: true, ..Self::of_files(limit) }
     }
@@ -54,7 +53,7 @@ impl Budget {
         Self::of_files(limit)
     }
 
-    /// This many bytes in files.
+    /// A budget of this many bytes in files.
     pub fn of_files(limit: usize) -> Self {
         Self {
             memory: false,
@@ -83,27 +82,28 @@ impl Budget {
         self.per_client.load(Ordering::Relaxed)
     }
 
-    /// Returns true if more than half is held, of all or of the part of this client: optional users
-    /// should go without.
+    /// Returns true if more than half of the budget is held, or more than half of this client's part. Optional uses
+    /// should do without memory then.
     pub fn is_short(&self, account: Account) -> bool {
         self.is_held(account, 2)
     }
 
-    /// Returns true if more than a quarter is held: a large request may be refused.
+    /// Returns true if more than a quarter of the budget, or of this client's part, is held: a large request may be
+    /// refused.
     pub fn is_felt(&self, account: Account) -> bool {
         self.is_held(account, 4)
     }
 
-    /// Returns true if more than one part in `parts` is held, of all or of the part of this client.
+    /// Returns true if more than one part in `parts` is held of the whole budget, or of this client's part.
     fn is_held(&self, account: Account, parts: usize) -> bool {
         let (held, limit) = (self.held(), self.limit.load(Ordering::Relaxed));
         let own = part(limit, self.per_client()) / parts;
-        // If all clients together hold less than that, no entry has to be looked at.
+        // If all clients together hold no more than `own`, this client's entry does not have to be read.
         held > limit / parts || held > own && self.clients.held(account) > own
     }
 
-    /// An empty share on the account of a client. All shares of a client together may not exceed its part, unless it
-    /// has only one.
+    /// An empty share on the account of a client. All shares of a client together may not exceed its part, but a single
+    /// share may.
     pub fn share(self: &Arc<Self>, account: Account) -> BudgetShare {
         BudgetShare { budget: Arc::clone(self), held: 0, account, charge: Charge::new() }
     }
@@ -137,12 +137,12 @@ impl Default for Budget {
 }
 
 impl BudgetShare {
-    /// A share of nothing yet, of the same budget and on the same account.
+    /// An empty share of the same budget on the same account.
     pub fn another(&self) -> Self {
         self.budget.share(self.account)
     }
 
-    /// The bytes that it holds, without amounts too small to be counted.
+    /// The bytes that the share holds, in whole steps.
     pub fn held(&self) -> usize {
         self.held
     }

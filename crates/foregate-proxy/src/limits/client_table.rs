@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::account::Account;
 
-/// Parts of a table that are locked on their own.
+/// The number of parts of a table. Each has its own lock.
 const SHARDS: usize = 16;
 
 type TableShard<T> = Mutex<HashMap<NonZeroU64, T, foldhash::fast::RandomState>>;

@@ -15,9 +15,9 @@ use tokio::task::AbortHandle;
 use super::account::Account;
 use super::client_table::{ClientHolding, ClientTable};
 
-/// Parts of the table that are locked on their own.
+/// The number of parts of the table. Each has its own lock.
 const SHARDS: usize = 16;
-/// From this many bytes on the head of a request is counted for its client.
+/// The head of a request is counted for its client if it has at least this many bytes.
 const LARGE_HEAD: usize = 8 * 1024;
 
 /// The connections of clients.
@@ -28,9 +28,9 @@ pub struct Registry {
     count: AtomicUsize,
     next: AtomicUsize,
     emptied: Notify,
-    /// Connections that end keep their ordinary time limits.
+    /// True if connections that end keep their ordinary time limits.
     gentle: AtomicBool,
-    /// Set while a listener waits for a connection to end, with its notification.
+    /// True while a listener waits for a connection to end; `left` notifies it.
     awaited: AtomicBool,
     left: Notify,
 }
@@ -48,12 +48,11 @@ impl ClientHolding for Option<Arc<Holdings>> {
 pub struct Holdings {
     account: Account,
     connections: AtomicUsize,
-    /// Connections to origins that serve it.
+    /// Connections to origins that serve this client.
     pub origins: AtomicUsize,
-    /// Fetches for the cache that it has caused.
+    /// Fetches for the cache that this client has caused.
     pub fetches: AtomicUsize,
-    /// The memory that its connections hold over HTTP/2: unread input of bodies, and their streams,
-    /// bytes.
+    /// The memory of the client's HTTP/2 connections, bytes: unread input of bodies, and streams.
     streams: AtomicUsize,
     /// The large heads of its requests, bytes.
     heads: AtomicUsize,
@@ -62,7 +61,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Nothing, of the client with this address.
+    /// The resources of the client with this address, which holds nothing yet.
     pub fn new(client: IpAddr) -> Self {
         let account = Account::of(Some(client));
         let [connections, origins, fetches, streams, heads, owed] =
@@ -75,7 +74,7 @@ impl Holdings {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Records that one of its connections held so much over HTTP/2, and now holds `to`.
+    /// Records that the memory of one of the client's HTTP/2 connections has changed from `from` to `to` bytes.
     pub fn count_held(&self, from: usize, to: usize) {
         if to >= from {
             self.streams.fetch_add(to - from, Ordering::Relaxed);
@@ -84,13 +83,13 @@ impl Holdings {
         }
     }
 
-    /// The memory that it holds in streams, their bodies, and heads, bytes.
+    /// The memory that the client holds in streams, their bodies, and heads, bytes.
     pub fn held(&self) -> usize {
         self.streams.load(Ordering::Relaxed) + self.heads.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a connection with this memory has to end, to release the client's excess.
-    /// The smallest ones stay: the others have at least half of it all.
+    /// Returns true if a connection with this much memory has to end, because the client has to release memory. Connections
+    /// with less than half the client's average stay: the others hold at least half of its memory.
     pub fn takes_back(&self, held: impl FnOnce() -> usize) -> bool {
         if self.owed.load(Ordering::Relaxed) == 0 {
             return false;
@@ -132,19 +131,19 @@ struct ClientEntry {
     holdings: OnceLock<Arc<Holdings>>,
     waker: Mutex<Option<Waker>>,
     told: AtomicBool,
-    /// It takes no more requests, but for those that are on their way.
+    /// True once the connection accepts no more requests, except for those already on their way.
     ending: AtomicBool,
     task: Mutex<ServedBy>,
 }
 
-/// The protocol stage of a connection.
+/// The task that serves a connection, if it is known.
 #[derive(Debug, Default)]
 enum ServedBy {
     /// The connection was accepted just now.
     #[default]
     Unknown,
     Task(AbortHandle),
-    /// No task: the connection has been cut off, perhaps before it had one.
+    /// The connection has been cut off, perhaps before it had a task.
     Cut,
 }
 
@@ -163,7 +162,7 @@ impl Registry {
         }
     }
 
-    /// A place for one more connection, where there are fewer than `most`.
+    /// Takes a place for one more connection, if there are fewer than `most`.
     pub fn place(self: &Arc<Self>, most: usize) -> Option<ConnectionPlace> {
         let one_more = |count| (count < most).then_some(count + 1);
         self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
@@ -188,8 +187,8 @@ impl Registry {
         held.flatten()
     }
 
-    /// Sets whether connections that end keep their ordinary time limits. Idle ones are then not closed earlier, so
-    /// that no request can cross with the end.
+    /// Sets whether connections that end keep their ordinary time limits. If they do, idle connections are not closed
+    /// early, so that no request can cross with the close.
     pub fn be_gentle(&self, gentle: bool) {
         self.gentle.store(gentle, Ordering::SeqCst);
     }
@@ -225,13 +224,13 @@ impl Registry {
         cut
     }
 
-    /// Has all idle connections look again whether they shall go on.
+    /// Makes all idle connections check again whether they should stay open.
     pub fn wake(&self) {
         self.wake_those(|_| true);
     }
 
-    /// How many connections may bring another request: those that have waited for one since the last
-    /// [`Self::wake`], a moment ago.
+    /// The number of connections that may bring another request. Call [`Self::wake`] a moment before: connections that wait
+    /// for a request then register again, and only these are counted.
     pub fn may_ask(&self) -> usize {
         let may_ask =
             |entry: &Arc<ClientEntry>| !entry.ending.load(Ordering::Relaxed) && entry.waker.lock().is_some();
@@ -251,8 +250,8 @@ impl Registry {
         }
     }
 
-    /// Makes the clients that hold the most over HTTP/2 end connections, until this number of
-    /// `bytes` is released. Those that hold less than `least` keep theirs.
+    /// Makes the clients with the most memory over HTTP/2 end connections, until `bytes` are released. Clients with less
+    /// than `least` bytes keep their connections.
     pub fn take_back(&self, bytes: usize, least: usize) {
         let mut largest = Vec::new();
         self.clients.each(|holdings| {
@@ -304,9 +303,7 @@ impl Registry {
 pub struct ConnectionPlace(Arc<Registry>);
 
 impl ConnectionPlace {
-    /// Records the connection, unless its client has `most` of them already.
-    ///
-    /// Registers a connection of the listener with the number `listener`.
+    /// Registers a connection of the listener with the number `listener`, unless its client has `most` connections already.
     pub fn enter(self, client: Option<IpAddr>, most: usize, listener: usize) -> Option<RegisteredConnection> {
         let registry = &self.0;
         let holdings = match client {
@@ -333,12 +330,12 @@ impl Drop for ConnectionPlace {
 }
 
 impl RegisteredConnection {
-    /// Counts the connection for `client`, unless the client has `most` of them already.
+    /// Counts the connection for `client`, unless the client has `most` connections already. Returns true if it is counted.
     pub fn attribute(&self, client: IpAddr, most: usize) -> bool {
         if self.holdings().is_some() {
             return true;
         }
-        // Set only here, by the task that serves the connection.
+        // Only this function sets the holdings later, and only one task calls it, so `set` does not fail.
         self.place.0.hold(client, most).is_some_and(|holdings| self.entry.holdings.set(holdings).is_ok())
     }
 
@@ -348,7 +345,7 @@ impl RegisteredConnection {
     }
 }
 
-/// A connection that is taken note of for as long as this value lives.
+/// A connection that is registered for as long as this value lives.
 #[derive(Debug)]
 pub struct RegisteredConnection {
     place: ConnectionPlace,
@@ -357,7 +354,7 @@ pub struct RegisteredConnection {
 }
 
 impl RegisteredConnection {
-    /// The task that serves the connection, once it is known.
+    /// A slot in which to register the task that serves the connection.
     pub fn task(&self) -> Task {
         Task(Arc::clone(&self.entry))
     }
@@ -367,7 +364,7 @@ impl RegisteredConnection {
         self.entry.told.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true if it may be as idle as any other before it ends; see [`Registry::be_gentle`].
+    /// Returns true if the connection may stay idle for the ordinary time before it ends; see [`Registry::be_gentle`].
     pub fn has_time(&self) -> bool {
         self.place.0.gentle.load(Ordering::SeqCst)
     }
@@ -377,12 +374,12 @@ impl RegisteredConnection {
         self.entry.told.load(Ordering::SeqCst)
     }
 
-    /// The peer has been told that the connection takes no more requests.
+    /// Records that the peer has been told that the connection accepts no more requests.
     pub fn begins_to_end(&self) {
         self.entry.ending.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if the connection should end gracefully. The task is woken for that, or to
+    /// Returns true if the connection should end gracefully. Otherwise the task is woken when it should, or when it has to
     /// check again.
     pub fn poll_told(&self, cx: &mut Context<'_>) -> bool {
         let mut waker = self.entry.waker.lock();
@@ -395,12 +392,12 @@ impl RegisteredConnection {
     }
 }
 
-/// Where the task of a connection belongs.
+/// The slot for the task of a connection.
 #[derive(Debug)]
 pub struct Task(Arc<ClientEntry>);
 
 impl Task {
-    /// This one serves the connection, unless that has been cut off already.
+    /// Registers the task that serves the connection. If the connection has been cut off already, aborts the task.
     pub fn is(self, task: AbortHandle) {
         match &mut *self.0.task.lock() {
             ServedBy::Cut => task.abort(),
@@ -416,7 +413,7 @@ impl Drop for RegisteredConnection {
         if let Some(holdings) = self.holdings() {
             registry.clients.update(holdings.account, |held| {
                 if holdings.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
-                    // The memory of its streams ends with the connection.
+                    // The client's last connection has ended, so the client holds nothing any more.
                     *held = None;
                 }
             });

@@ -17,16 +17,15 @@ use crate::limits::clients::Holdings;
 /// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs
 /// and configuration files.
 pub const RESERVE: usize = 64;
-/// The part of the rest that clients leave to origins, and origins to clients: a site with hanging
-/// origins must not keep the clients of others out, and idle clients must not keep others from
-/// their origins.
+/// Clients leave one part in this many of the descriptors to origins, and origins as many to clients. So a site with
+/// hanging origins cannot keep out the clients of other sites, and idle clients cannot take the connections to origins.
 const FOR_THE_OTHER_SIDE: usize = 8;
-/// The part that temporary files leave for connections: without these nothing would move on that a
-/// file waits for.
+/// Temporary files leave one part in this many of the descriptors to connections. A file is in use until a
+/// connection has moved its contents, so without connections no file would ever be closed.
 const NOT_FOR_FILES: usize = 4;
 
-/// Connections to origins that may serve one client, however few are left for others: a page asks
-/// for as many things at once.
+/// The number of connections to origins that may always serve one client, however few are left for others. A page
+/// may need as many at once.
 const FEW: usize = 64;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -34,12 +33,12 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static OF_ORIGINS: AtomicUsize = AtomicUsize::new(0);
 /// The temporary files of each client.
 static FILES: LazyLock<Ledger> = LazyLock::new(Ledger::default);
-/// The part that may hold files open for the next requests.
+/// One part in this many of the descriptors may hold files open for the next requests.
 const FOR_OPEN_FILES: usize = 8;
-/// The most of them.
+/// The most files that are held open for the next requests.
 const OPEN_FILES_MOST: usize = 1024;
 
-/// The part of [`USED`] that files hold which stay open for the next requests.
+/// The descriptors in [`USED`] of files that stay open for the next requests.
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -48,7 +47,7 @@ static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// grows.
 pub fn look() {
     let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
-    // Without /proc, they only get the reserve.
+    // Without /proc, the number of open descriptors is unknown, and the reserve does not grow.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let others = open.saturating_sub(USED.load(Ordering::Relaxed));
     let kept = RESERVE.max(others + RESERVE / 2);
@@ -67,12 +66,12 @@ pub fn used() -> usize {
     USED.load(Ordering::Relaxed)
 }
 
-/// Returns true if all available ones are used.
+/// Returns true if all available descriptors are used.
 pub fn are_scarce() -> bool {
     USED.load(Ordering::Relaxed) >= ALLOWED.load(Ordering::Relaxed)
 }
 
-/// The most that connections of clients may use.
+/// The most descriptors that connections of clients may use.
 pub fn for_clients() -> usize {
     all_but(FOR_THE_OTHER_SIDE)
 }
@@ -82,8 +81,7 @@ fn all_but(part: usize) -> usize {
     allowed - allowed / part
 }
 
-/// The place of one descriptor. It moves into the owner of the descriptor, and counts until that is
-/// dropped.
+/// The place of one descriptor. It is stored in the owner of the descriptor, and counts until it is dropped.
 #[derive(Debug)]
 pub struct DescriptorPlace {
     of: DescriptorOwner,
@@ -115,14 +113,13 @@ impl DescriptorPlace {
         Some(Self { of: DescriptorOwner::Origin })
     }
 
-    /// A place for a temporary file on the account of a client, which may have so many `percent` of
-    /// those that files may have.
+    /// A place for a temporary file on the account of a client. The client may have `percent` of the descriptors for files.
     pub fn take_for_file(account: Account, percent: usize) -> Option<Self> {
         let all = all_but(NOT_FOR_FILES);
         let took =
             FILES.change(account, 0, 1, |others| others < part(all, percent) && take(&USED, all).is_some());
-        // Not `then_some`, whose value would be dropped on failure and give back a place that was
-        // never taken.
+        // Not `then_some`: it would create the value in any case, and on failure dropping it would give back a place that
+        // was never taken.
         took.then(|| Self { of: DescriptorOwner::File(account) })
     }
 
@@ -138,16 +135,15 @@ impl DescriptorPlace {
     }
 }
 
-/// A connection to an origin that serves one client alone. It counts as this client's until the
-/// value is dropped, that is while it serves a request: a connection that waits for the next
-/// request counts for no client.
+/// A connection to an origin that is serving a request of one client. It counts for this client until the value is
+/// dropped. A connection that waits for its next request counts for no client.
 #[derive(Debug)]
 pub struct OfClient(Arc<Holdings>);
 
 impl OfClient {
-    /// Claims one more connection, unless the client has more than [`FEW`] and more than are left
-    /// for others. So one client alone may have half of all connections, two clients a third each.
-    /// `idle` returns how many connections serve no client at present.
+    /// Claims one more connection, unless the client has at least [`FEW`] and at least as many as are left for others. So a
+    /// single client may have half of all connections, and two clients may have a third each. `idle` returns the number of
+    /// connections that serve no client at present.
     pub fn claim(client: &Arc<Holdings>, idle: impl FnOnce() -> usize) -> Option<Self> {
         let claimed = Self(Arc::clone(client));
         let before = client.origins.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +167,7 @@ fn left_for_origins() -> usize {
     origins.min(all)
 }
 
-/// One more, unless there are as many as may be.
+/// Adds one to `used`, unless the limit is reached.
 fn take(used: &AtomicUsize, limit: usize) -> Option<()> {
     let more = |used: usize| (used < limit).then(|| used + 1);
     used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(drop)

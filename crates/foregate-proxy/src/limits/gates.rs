@@ -1,5 +1,6 @@
-//! Bounds on the requests in flight through a listener, to a site, to an upstream or of a client. Requests beyond a bound wait in its queue:
-//! first come, first served, with clients in turns.
+//! Bounds on the requests in flight through a listener, to a site, to an upstream or of a client. Requests beyond a
+//! bound wait in its queue. Clients take turns there, and the requests of one client are served in the order of
+//! arrival.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -13,22 +14,22 @@ use super::account::{Account, Ledger};
 use super::adaptive::{AdaptiveBound, BoundRange};
 use crate::settings::RequestLimit;
 
-/// A bound on requests in flight, and the queue of those that wait.
+/// A bound on requests in flight, and the queue of requests that wait.
 #[derive(Debug)]
 pub struct RequestGate(Mutex<GateState>);
 
 #[derive(Debug)]
 struct GateState {
     limit: RequestLimit,
-    /// The bound of the moment, where it follows the latency.
+    /// The current bound, if the bound follows the latency.
     adaptive: Option<AdaptiveBound>,
     inside: usize,
     waiting: usize,
-    /// The number of waiters so far, and of the turns that clients have had.
+    /// The last number given to a waiter or to a client's turn.
     tickets: u64,
     /// The waiters of each client.
     lanes: HashMap<Account, ClientLane, foldhash::fast::RandomState>,
-    /// The clients with waiters, by their turn, the next one first.
+    /// The clients with waiters, in the order of their turns.
     order: BTreeMap<u64, Account>,
     /// The clients by the number of their waiters.
     by_length: BTreeSet<(usize, Account)>,
@@ -41,16 +42,16 @@ struct ClientLane {
     waiters: BTreeMap<u64, oneshot::Sender<RequestPass>>,
 }
 
-/// A request in flight, until it is dropped.
+/// A request in flight. It counts until this value is dropped.
 #[derive(Debug)]
 pub struct RequestPass(Option<Arc<RequestGate>>);
 
-/// The numbers of a gate.
+/// The bound of a gate and the number of requests in it, for metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateLoad {
     /// `listener`, `site` or `upstream`.
     pub scope: &'static str,
-    /// The name of that.
+    /// The name of the listener, site or upstream.
     pub name: String,
     /// The bound.
     pub limit: usize,
@@ -65,7 +66,7 @@ pub struct GateLoad {
 pub enum GateAnswer {
     /// The request is in flight.
     Inside(RequestPass),
-    /// It has a place in the queue.
+    /// The request has a place in the queue.
     Waits(GatePlace),
     /// The queue is full.
     Full,
@@ -99,13 +100,13 @@ impl RequestGate {
         self.0.lock().limit.timeout
     }
 
-    /// The numbers of the moment. `scope` and `name` say where the bound stands.
+    /// The current load. `scope` and `name` identify the listener, site or upstream that has the bound.
     pub fn load(&self, scope: &'static str, name: String) -> GateLoad {
         let state = self.0.lock();
         GateLoad { scope, name, limit: state.most(), in_flight: state.inside, waiting: state.waiting }
     }
 
-    /// Asks for a request of this client to be let in.
+    /// Asks the gate to admit a request of this client.
     pub fn enter(self: &Arc<Self>, account: Account) -> GateAnswer {
         let mut state = self.0.lock();
         if state.inside < state.most() {
@@ -122,12 +123,13 @@ impl RequestGate {
         let (tell, pass) = oneshot::channel();
         let ticket = state.join(account, tell);
         drop(state);
-        // Wakes its task: not under the lock.
+        // Dropped after the lock is released, because this wakes the task of the evicted waiter.
         drop(evicted);
         GateAnswer::Waits(GatePlace { gate: Arc::clone(self), account, ticket, pass })
     }
 
-    /// Sets another bound. Waiting requests enter as far as it has room; if it is smaller, new requests wait until enough have left.
+    /// Replaces the bound. If the new bound is larger, waiting requests enter at once; if it is smaller, requests in flight
+    /// go on, and others wait until enough of these have finished.
     pub fn set(self: &Arc<Self>, limit: RequestLimit) {
         {
             let mut state = self.0.lock();
@@ -142,7 +144,7 @@ impl RequestGate {
         self.fill();
     }
 
-    /// Records how long an attempt took, or that it failed (`None`): an adaptive bound follows.
+    /// Records how long an attempt took, or that it failed (`None`), and adjusts an adaptive bound.
     pub fn answered(self: &Arc<Self>, took: Option<Duration>, now: Instant) {
         let may_have_room = {
             let mut state = self.0.lock();
@@ -154,7 +156,7 @@ impl RequestGate {
         }
     }
 
-    /// Lets waiters in as long as there is room.
+    /// Admits waiters as long as there is room.
     fn fill(self: &Arc<Self>) {
         loop {
             {
@@ -168,7 +170,7 @@ impl RequestGate {
         }
     }
 
-    /// Gives the place of a request that is over to the next waiter.
+    /// Gives the place of a finished request to the next waiter.
     fn hand_on(self: &Arc<Self>) {
         loop {
             let next = {
@@ -182,7 +184,7 @@ impl RequestGate {
             let Some(next) = next else { return };
             match next.send(RequestPass(Some(Arc::clone(self)))) {
                 Ok(()) => return,
-                // That one does not wait any more.
+                // This waiter has given up: the pass goes to the next one.
                 Err(mut unused) => unused.0 = None,
             }
         }
@@ -218,8 +220,8 @@ impl GateState {
         ticket
     }
 
-    /// Takes the last waiter of the client with the most of them out, if another client would still have fewer with one more: no client has
-    /// the queue for itself.
+    /// Removes the last waiter of the client with the most waiters, if `account` would have fewer even with one more. So no
+    /// client can fill the queue alone.
     fn evict_for(&mut self, account: Account) -> Option<oneshot::Sender<RequestPass>> {
         let own = self.lanes.get(&account).map_or(0, |lane| lane.waiters.len());
         let (most, other) = *self.by_length.last()?;
@@ -258,7 +260,7 @@ impl GateState {
 }
 
 impl GatePlace {
-    /// GatePlace for the request's turn. `None`: the place went to a client with fewer waiters.
+    /// Waits for the request's turn. Returns `None` if the place went to a client with fewer waiters.
     pub async fn turn(&mut self) -> Option<RequestPass> {
         (&mut self.pass).await.ok()
     }
@@ -283,7 +285,7 @@ impl Drop for RequestPass {
     }
 }
 
-/// A request in flight of a client, until it is dropped.
+/// A request in flight of a client. It counts until this value is dropped.
 #[derive(Debug)]
 pub struct ClientRequest {
     ledger: Arc<Ledger>,
@@ -291,7 +293,7 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// One more request of this client, unless it has `most`.
+    /// Counts one more request of this client. Returns `None` if the client already has `most` of them.
     pub fn take(ledger: &Arc<Ledger>, account: Account, most: usize) -> Option<Self> {
         let took = ledger.change(account, 0, 1, |others| others < most || !account.is_client());
         took.then(|| Self { ledger: Arc::clone(ledger), account })
@@ -315,7 +317,7 @@ impl<K> Default for RequestGates<K> {
 }
 
 impl<K: Hash + Eq> RequestGates<K> {
-    /// Forgets the gates that no configuration and no request has.
+    /// Forgets the gates that no configuration and no request refers to any more.
     pub fn forget_unused(&self) {
         self.0.lock().retain(|_, gate| gate.strong_count() > 0);
     }

@@ -1,5 +1,5 @@
-//! Turns at something of which only so much may be under way, such as reads and writes of files:
-//! clients take turns, so that one that has much to do waits for itself.
+//! Bounded concurrency, shared fairly, for operations such as reads and writes of files. Clients take
+//! turns, so that a client with many operations delays only its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -30,14 +30,14 @@ impl<T> ClientTurns<T> {
         self.lane(account).push_back(entry);
     }
 
-    /// Removes the entries of a client that `keep` refuses, and adds an entry behind the others.
+    /// Removes those entries of a client for which `keep` returns false, and adds an entry behind the others.
     fn push_behind(&mut self, account: Account, entry: T, keep: impl Fn(&T) -> bool) {
         let lane = self.lane(account);
         lane.retain(keep);
         lane.push_back(entry);
     }
 
-    /// The lane of a client, for a new entry.
+    /// The entries of a client, to add one. Gives the client a place in the order if it had no entries.
     fn lane(&mut self, account: Account) -> &mut VecDeque<T> {
         let lane = self.lanes.entry(account).or_default();
         if lane.is_empty() {
@@ -72,17 +72,17 @@ pub struct Lanes(Mutex<LaneWaiter>);
 
 #[derive(Debug)]
 struct LaneWaiter {
-    /// How many turns may begin at once.
+    /// The number of further turns that may begin without waiting.
     free: usize,
     lanes: ClientTurns<oneshot::Sender<LaneTurn>>,
 }
 
-/// A turn, until it is dropped.
+/// A turn, which ends when this value is dropped.
 #[derive(Debug)]
 pub struct LaneTurn(Option<Arc<Lanes>>);
 
 impl Lanes {
-    /// This many turns at a time.
+    /// Allows `turns` turns at a time.
     pub fn new(turns: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(LaneWaiter { free: turns, lanes: ClientTurns::default() })))
     }
@@ -100,7 +100,7 @@ impl Lanes {
                 waiting.join(account, tell);
                 waits
             };
-            // The sender is kept until it has been notified.
+            // The sender is only dropped after it has sent a turn.
             if let Ok(turn) = waits.await {
                 return turn;
             }
@@ -119,7 +119,7 @@ impl Lanes {
             let Some(next) = self.0.lock().next() else { break };
             match next.send(turn) {
                 Ok(()) => return,
-                // That one does not wait any more.
+                // This waiter has given up: the turn goes to the next one.
                 Err(unused) => turn = unused,
             }
         }
@@ -129,11 +129,11 @@ impl Lanes {
 
 impl LaneWaiter {
     fn join(&mut self, account: Account, tell: oneshot::Sender<LaneTurn>) {
-        // Waiters that have left make room for new ones.
+        // The client's waiters that have given up are removed, so that they do not pile up.
         self.lanes.push_behind(account, tell, |waits| !waits.is_closed());
     }
 
-    /// The next waiter; without one, another turn may begin at once.
+    /// Takes the next waiter. If there is none, the turn becomes free.
     fn next(&mut self) -> Option<oneshot::Sender<LaneTurn>> {
         let next = self.lanes.pop();
         if next.is_none() {

@@ -5,11 +5,11 @@
 //! received, header blocks that are held back, bytes that wait for streams of HTTP/2 in either
 //! direction, filters and starts of bodies ([`crate::limits::budget`]). As the sum grows towards
 //! the limit, the process gives up services, the least important first: keep-alive, requests,
-//! connections (see [`STAGES`]). Not the size of the process is looked at: that falls late, if at
-//! all, once memory has been given back.
+//! connections (see [`STAGES`]). The size of the process is no measure, because it shrinks late, if
+//! at all, after memory has been freed.
 //!
-//! To count costs nearly nothing: each thread adds up its own changes, and reports them
-//! in lumps, or when it is about to sleep.
+//! Counting costs nearly nothing: each thread adds up its own changes, and reports the sum
+//! when it is large or when the thread is about to sleep.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,47 +24,51 @@ use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
 use crate::limits::clients::{Holdings, Registry};
 use crate::time::notices::Notices;
 
-/// The amount that a thread takes or releases before it reports it, bytes: several of the largest
-/// buffers, which come and go with each piece of a large body.
+/// A thread reports its balance once it is at least this many bytes: several of the largest buffers,
+/// which come and go with each piece of a large body.
 const LUMP: isize = 256 * 1024;
-/// Where each stage begins, percent of the limit.
+/// The level at which each stage begins, percent of the limit.
 const BEGINS: [usize; 3] = [50, 75, 100];
-/// The level at which all requests are refused, percent of the limit. From the second stage on,
-/// only clients with more connections than [`FEW`] are refused: a client that makes the process
-/// hold much has many, as a connection has bounds of its own.
+/// The level at which all requests are refused, percent of the limit. Between the second stage and
+/// this level, only clients with more connections than [`FEW`] are refused: each connection is
+/// bounded, so only a client with many connections can make the process hold much.
 const FOR_ALL: usize = 90;
-/// The level at which no client gets keep-alive, percent of the limit. From the first stage on,
-/// only clients with several connections lose it.
+/// The level at which no client gets keep-alive, percent of the limit. Between the first stage and
+/// this level, only clients with more connections than [`FEW`] lose it.
 const KEEP_ALIVE_FOR_ALL: usize = 85;
-/// The number of connections of a client that does not make memory short.
+/// A client with at most this many connections is not to blame for a shortage of memory.
 const FEW: usize = 8;
-/// A stage ends so much below its beginning, percent of the limit, so that one request does not
-/// make it come and go.
+/// The distance between the level at which a stage begins and the lower one at which it ends,
+/// percent of the limit: one request must not switch the stage on and off.
 const HYSTERESIS: usize = 10;
 /// The levels, percent of the limit, from which buffers for bodies are at most [`SMALL`] or
 /// [`FIRST`]: the more clients do not read their responses, the fewer bytes each holds.
 const BUFFERS: [(usize, usize); 2] = [(40, FIRST), (25, SMALL)];
-/// The pending output of one HTTP/2 connection, bytes: the amount that a hundred streams pass to
+/// The largest pending output of one HTTP/2 connection, bytes: as much as a hundred streams pass to
 /// `h2` before any of it is written.
 const UNSENT: usize = 4 * 1024 * 1024;
-/// Lower limits of that output under memory pressure, each from a level in percent of the limit.
+/// Smaller values for [`UNSENT`] under memory pressure: the level from which each applies, percent
+/// of the limit, and the value.
 const LESS_UNSENT: [(usize, usize); 4] = [(40, SMALL), (25, LARGE), (10, 256 * 1024), (5, 1024 * 1024)];
-/// A head that arrives slowly may hold this part of the room before requests are refused: a client
-/// that sends much of one and then waits is refused long before clients with complete requests.
+/// An incomplete head may hold one part in this many of the memory that is left before requests are
+/// refused. So a client that sends much of a head and then waits is refused long before clients
+/// with complete requests.
 const LARGEST_HEAD: usize = 256;
-/// How often the stage is looked at by itself, and how often while requests are refused.
+/// The interval at which the stage is updated without a report, and the shorter one while requests
+/// are refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_SHORT: Duration = Duration::from_millis(50);
-/// From the second stage on, connections of clients with unread bodies, or of clients that do not
-/// read, are ended, largest holders first, until the stage is over: earlier admissions may grow by
-/// their windows. From the first stage on, clients that hold more than the room below the second
-/// stage get no further requests. A client with less than this part of the limit is left alone.
+/// A client that holds less than one part in this many of the limit is left alone. Larger holders
+/// get no further requests from the first stage on, if they hold more than is left below the second
+/// stage. From the second stage on, connections with unread bodies or with clients that do not read
+/// are ended, largest holders first, until the stage is over: requests admitted earlier may still
+/// grow by their windows.
 const LARGE_HOLDER: usize = 64;
 
-/// The names of the stages, as metrics have them.
+/// The names of the stages in metrics.
 pub const STAGES: [&str; 3] = ["keep_alive", "requests", "connections"];
 
-/// Idle connections that ended for want of memory, and HTTP/2 connections that got GOAWAY for it.
+/// Idle connections that ended for lack of memory, and HTTP/2 connections that got GOAWAY for it.
 pub static DRAINED: Counter = Counter::new();
 /// Requests that were refused.
 pub static REFUSED_REQUESTS: Counter = Counter::new();
@@ -73,7 +77,7 @@ pub static REFUSED_HEADS: Counter = Counter::new();
 /// HTTP/2 connections that ended because their clients held the most memory, in bodies without a
 /// reader and in streams.
 pub static REFUSED_BODIES: Counter = Counter::new();
-/// Connections that were closed as they came.
+/// Connections that were closed as soon as they were accepted.
 pub static REFUSED_CONNECTIONS: Counter = Counter::new();
 
 static MEMORY: Accounts = Accounts::new();
@@ -85,7 +89,7 @@ thread_local! {
     static BALANCE: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The memory that the process holds.
+/// The accounts of the memory that peers make the process hold.
 struct Accounts {
     held: AtomicIsize,
     limit: AtomicUsize,
@@ -116,7 +120,7 @@ impl Accounts {
         self.limit.load(Ordering::Relaxed) / 100 * percent
     }
 
-    /// The stage that follows the present one.
+    /// The stage for the current level, if the last one was `present`.
     fn next(&self, present: u8) -> u8 {
         let held = self.held();
         let reached =
@@ -124,7 +128,7 @@ impl Accounts {
         present.clamp(reached(0), reached(HYSTERESIS))
     }
 
-    /// Changes the stage where that is due. Returns true if it has changed.
+    /// Updates the stage to the current level. Returns true if it has changed.
     fn look(&self) -> bool {
         let present = self.stage.load(Ordering::Relaxed);
         if self.next(present) == present {
@@ -145,7 +149,7 @@ impl Accounts {
         self.look()
     }
 
-    /// The excess over the second stage; 0 below it.
+    /// The bytes to release until the second stage is over; 0 below it.
     fn excess(&self) -> usize {
         match self.stage.load(Ordering::Relaxed) {
             0 | 1 => 0,
@@ -174,7 +178,7 @@ impl Accounts {
         }
     }
 
-    /// The room until requests are refused.
+    /// The memory that is left before requests are refused.
     fn left(&self) -> usize {
         self.share(BEGINS[1]).saturating_sub(self.held())
     }
@@ -202,7 +206,7 @@ impl Accounts {
 pub struct Charge(usize);
 
 impl Charge {
-    /// Nothing yet.
+    /// Holds nothing yet.
     pub const fn new() -> Self {
         Self(0)
     }
@@ -212,7 +216,7 @@ impl Charge {
         self.0
     }
 
-    /// This much is held now.
+    /// Sets the number of bytes that are held now.
     #[inline]
     pub fn set(&mut self, bytes: usize) {
         if bytes != self.0 {
@@ -255,7 +259,7 @@ pub fn settle() {
     tell(BALANCE.replace(0));
 }
 
-/// Sets how much may be held, bytes.
+/// Sets the limit on the memory that is held, bytes.
 pub fn set_limit(bytes: usize) {
     MEMORY.limit.store(bytes, Ordering::Relaxed);
     if MEMORY.look() {
@@ -263,7 +267,7 @@ pub fn set_limit(bytes: usize) {
     }
 }
 
-/// Bytes that are held, and how many of them may be.
+/// The bytes that are held, and the limit on them.
 pub fn held() -> (usize, usize) {
     (MEMORY.held(), MEMORY.limit.load(Ordering::Relaxed))
 }
@@ -308,16 +312,16 @@ pub fn refuses_connections() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 3
 }
 
-/// There is no memory for a request.
+/// The error when there is no memory for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage;
 
-/// Admits a new request of this client, if it is known.
+/// Admits a new request of this client; `None` is an unknown client.
 ///
 /// # Errors
 ///
-/// New requests are refused at present, or those of clients with as many; this one has been
-/// counted.
+/// New requests are refused at present, either all of them or those of clients that hold much or
+/// have many connections. The refusal has been counted.
 pub fn admit(client: Option<&Arc<Holdings>>) -> Result<(), Shortage> {
     let connections = || client.map(|client| client.connections());
     if MEMORY.admits(connections, || client.map_or(0, |client| client.held())) {
@@ -327,7 +331,7 @@ pub fn admit(client: Option<&Arc<Holdings>>) -> Result<(), Shortage> {
     Err(Shortage)
 }
 
-/// Returns true if an incomplete head may hold this many bytes. If not, that has been counted.
+/// Returns true if an incomplete head may hold this many bytes; otherwise counts the refusal.
 pub fn allows_head(bytes: usize) -> bool {
     let allows = MEMORY.allows_head(bytes);
     if !allows {
@@ -336,13 +340,13 @@ pub fn allows_head(bytes: usize) -> bool {
     allows
 }
 
-/// Follows the stages: wakes idle connections, and those of clients that hold the most, which end
-/// by themselves, and tells the log.
+/// Acts on changes of the stage, and logs them: wakes idle connections, and connections of the
+/// clients that hold the most, so that they end themselves.
 pub async fn watch(registry: Arc<Registry>) {
     let (mut last, mut for_all, mut told) = (0, false, 0);
     let notices = Notices::default();
     loop {
-        // Stable levels are polled rarely; races between threads show up soon.
+        // While requests are refused, the stage is checked often, so that it ends soon.
         let pause = if last < 2 { LOOK_EVERY } else { LOOK_EVERY_SHORT };
         let _ = tokio::time::timeout(pause, CHANGED.notified()).await;
         MEMORY.look();
@@ -357,7 +361,7 @@ pub async fn watch(registry: Arc<Registry>) {
             registry.take_back(excess, MEMORY.large_holding());
         }
         let now = Instant::now();
-        // A worse stage is reported at once, each stage once in a while.
+        // A worse stage is logged at once, a better one only if nothing was logged a moment ago.
         if stage != told && (stage > told || notices.take(now)) {
             notices.give(now);
             told = stage;

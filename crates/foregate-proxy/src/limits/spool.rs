@@ -1,8 +1,8 @@
 //! Bodies in temporary files: starts of bodies that steps read and that are too long for memory.
 //!
 //! A file has no name (`O_TMPFILE`; on file systems without it, the name is removed at once), so
-//! that nothing is left after a crash, and no other process can open it. All operations run outside
-//! of the workers, as many at a time as [`TURNS`]: a slow disk delays only its users.
+//! that nothing is left after a crash, and no other process can open it. All operations run on other
+//! threads than the workers, at most [`TURNS`] at a time: a slow disk delays only requests that use it.
 
 use std::fs::{File, Permissions};
 use std::future::Future;
@@ -27,19 +27,19 @@ use crate::limits::lanes::Lanes;
 use crate::limits::pressure::{self, Charge};
 use crate::time::notices::Notices;
 
-/// The size of a write or read, bytes: the most memory of a slow body.
+/// The size of a write or read, bytes. A body that moves slowly holds no more memory than this.
 pub const PIECE: usize = 64 * 1024;
-/// Where no step asks for more than this of a body, bytes, it is never put into a file: without
-/// memory for it the answer is 503.
+/// A body of which no step reads more than this many bytes is never put into a file: if there is no
+/// memory for it, the request is answered with 503.
 pub const SHORT: usize = 128 * 1024;
-/// Reads and writes at a time, of all files; others wait for their turn.
+/// The most reads and writes at a time, of all files together; others wait for their turn.
 const TURNS: usize = 16;
-/// The time limit of one operation, including the wait for its turn. Beyond it, the operation has
-/// failed.
+/// The time limit of one operation, including the wait for its turn. After this time the operation
+/// counts as failed.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Returns true if starts of bodies may go into files for the steps of this plan: by their
-/// settings, or when memory is short.
+/// Returns true if the steps of this plan may put starts of bodies into files, because of their
+/// settings or because memory is short.
 pub fn is_used_by(plan: &Plan) -> bool {
     plan.body_in_memory() < plan.body() || plan.body() > SHORT
 }
@@ -47,7 +47,8 @@ pub fn is_used_by(plan: &Plan) -> bool {
 /// Why a body could not be kept in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpoolError {
-    /// The files have reached a limit: of their total size, of their client, or of their number.
+    /// A limit is reached: on the total size of the files, on the files of the client, or on the number of
+    /// files.
     Limit,
     /// The file could not be made, written or read in time.
     Io,
@@ -57,9 +58,9 @@ pub enum SpoolError {
 #[derive(Debug)]
 pub struct Spools {
     turns: Arc<Lanes>,
-    /// The budget for their total size.
+    /// The budget for the total size of the files.
     pub budget: Arc<Budget>,
-    /// Files that could not be made, written or read.
+    /// Counts failures to make, write or read a file.
     pub failed: Counter,
     notices: Notices,
     /// When an operation last exceeded its time limit.
@@ -75,12 +76,12 @@ pub struct Spool {
     share: Mutex<BudgetShare>,
     account: Account,
     of: Arc<Spools>,
-    /// The runtime for reads that may block for a limited time.
+    /// The runtime that runs blocking reads, so that the reader can stop waiting for them.
     runtime: Handle,
 }
 
 impl Spools {
-    /// No file yet. They may hold this many bytes together.
+    /// Has no file yet. All files together may hold `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             turns: Lanes::new(TURNS),
@@ -91,8 +92,8 @@ impl Spools {
         }
     }
 
-    /// Returns true if the disk was just too slow. For [`LONGEST`] no further file is made then:
-    /// clients with long bodies get an error at once, and do not add to the queue.
+    /// Returns true if an operation was too slow within the last [`LONGEST`]. No file is made then: clients
+    /// with long bodies get an error at once, and do not lengthen the queue.
     fn is_stuck(&self) -> bool {
         self.stuck.lock().is_some_and(|since| since.elapsed() < LONGEST)
     }
@@ -101,8 +102,8 @@ impl Spools {
     ///
     /// # Errors
     ///
-    /// The file could not be created, or there is no descriptor for it, or the client has used its
-    /// part of them.
+    /// The file could not be created, there is no descriptor for it, or the client already has as many
+    /// descriptors as one client may have.
     pub async fn create(self: &Arc<Self>, folder: &Path, account: Account) -> Result<Arc<Spool>, SpoolError> {
         if self.is_stuck() {
             self.failed.inc();
@@ -125,8 +126,8 @@ impl Spools {
         Ok(Arc::new(Spool { file: Some(file), length, share, account, of: Arc::clone(self), runtime }))
     }
 
-    /// Tries whether a file can be made in this folder, and tells if not: better at the start than
-    /// with the first long body.
+    /// Tries to make a file in this folder, and logs a failure: operators should learn of it at the
+    /// start, not with the first long body.
     pub async fn probe(&self, folder: PathBuf) {
         let path = folder.clone();
         let make = move || tempfile::tempfile_in(path).map(drop);
@@ -165,9 +166,9 @@ impl Default for Spools {
     }
 }
 
-/// Runs an operation that may block, on a thread for that, in its turn, which lasts until it is
-/// over: a hanging one keeps its place. Clients take turns, so that the files of one do not block
-/// those of others.
+/// Runs an operation that may block on a thread for blocking work, once it has a turn. The turn lasts
+/// until the operation is over, also if nobody waits for it any more. Clients take turns, so that the
+/// files of one client do not delay those of others.
 #[expect(
     clippy::disallowed_methods,
     reason = "as many are under way as there are turns; others wait here, each for its own"
@@ -216,11 +217,11 @@ impl Spool {
         self.length.load(Ordering::Acquire)
     }
 
-    /// Moves these bytes to its end.
+    /// Appends these bytes to the file, and clears `bytes`.
     ///
     /// # Errors
     ///
-    /// There is no room, or the file could not be written: the bytes are where they were.
+    /// There is no room, or the file could not be written. `bytes` is unchanged then.
     pub async fn append(self: &Arc<Self>, bytes: &mut Vec<u8>) -> Result<(), SpoolError> {
         let at = self.len();
         let length = at + bytes.len() as u64;
@@ -232,7 +233,7 @@ impl Spool {
         let written =
             in_turn(&self.of.turns, self.account, move || spool.file()?.write_all_at(&theirs, at)).await;
         if let Err(error) = written {
-            // A write that hangs has them as well.
+            // If the write still hangs, it owns the bytes as well, so they are copied.
             *bytes = Arc::try_unwrap(ours).unwrap_or_else(|ours| ours.to_vec());
             return Err(self.of.failure(&error, None));
         }
@@ -240,8 +241,8 @@ impl Spool {
         Ok(())
     }
 
-    /// All of it. Blocks for as long as reading may take: for threads for heavy work, of which
-    /// there are few.
+    /// Reads the whole file. Blocks the thread, at most for the time limit of an operation: only for
+    /// threads for heavy work.
     ///
     /// # Errors
     ///
@@ -265,7 +266,7 @@ impl Spool {
         Ok(bytes)
     }
 
-    /// Counts a failure to [`read`](Self::read) it.
+    /// Counts a failure of [`read`](Self::read).
     pub fn failed(&self, error: &io::Error) -> SpoolError {
         self.of.failure(error, None)
     }
@@ -273,18 +274,18 @@ impl Spool {
 
 type SpoolRead = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send + Sync>>;
 
-/// Reads the start of a body again, from its beginning.
+/// Reads the start of a body back from its file.
 pub struct Reader {
     spool: Arc<Spool>,
-    /// The position.
+    /// The position in the file up to which it has been read.
     at: u64,
     piece: Vec<u8>,
-    /// The memory of that.
+    /// The memory of the piece.
     charge: Charge,
-    /// How much of the piece has been consumed.
+    /// The number of bytes of the piece that have been consumed.
     gone: usize,
     reading: Option<SpoolRead>,
-    /// The bytes after the file, and their share of the memory.
+    /// The bytes that come after those of the file, and their share of the memory budget.
     rest: Option<Box<(Vec<u8>, BudgetShare)>>,
 }
 
@@ -294,14 +295,14 @@ impl Reader {
         Self { spool, at: 0, piece: Vec::new(), charge: Charge::new(), gone: 0, reading: None, rest: None }
     }
 
-    /// Adds bytes after those of the file, which could not be written to it.
+    /// Appends bytes that could not be written to the file.
     #[must_use]
     pub fn followed_by(self, rest: Vec<u8>, share: BudgetShare) -> Self {
         let rest = (!rest.is_empty()).then(|| Box::new((rest, share)));
         Self { rest, ..self }
     }
 
-    /// Starts over.
+    /// Reads from the beginning again.
     pub fn rewind(&mut self) {
         *self = Self { rest: self.rest.take(), ..Self::new(Arc::clone(&self.spool)) };
     }
@@ -316,7 +317,7 @@ impl Reader {
         self.rest.is_some()
     }
 
-    /// The total number of bytes that it reads.
+    /// The total number of bytes of the file and after it.
     pub fn len(&self) -> u64 {
         self.spool.len() + self.rest.as_ref().map_or(0, |rest| rest.0.len() as u64)
     }
@@ -326,7 +327,7 @@ impl Reader {
         self.data().is_empty() && self.reading.is_none() && self.at >= self.len()
     }
 
-    /// The read and unconsumed bytes.
+    /// The bytes that have been read and not consumed yet.
     pub fn data(&self) -> &[u8] {
         self.piece.get(self.gone..).unwrap_or_default()
     }

@@ -1,7 +1,8 @@
 //! A response that is received ahead of a slow client, so that its origin is free before the client has all of it.
 //!
-//! Received bytes wait in memory, and beyond a bound in a temporary file. Nothing waits while the client reads as fast as
-//! the origin sends. Beyond the bounds, or without memory and files, the origin is read as the client reads.
+//! Received bytes are kept in memory, and beyond a bound in a temporary file. Nothing is kept while the client reads as
+//! fast as the origin sends. Once the bounds are reached, or if there is no memory and no file, the origin is read only
+//! as fast as the client reads.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use crate::limits::budget::BudgetShare;
 use crate::limits::spool::{Reader, Spool, SpoolError, Spools};
 use crate::settings::BufferResponses;
 
-/// The amount received ahead at a time, bytes. After it, other tasks of the worker run.
+/// The number of bytes received ahead in a row. After them, other tasks of the worker run.
 const BURST: usize = 256 * 1024;
 
 /// The files for responses.
@@ -28,7 +29,7 @@ pub struct AheadFiles {
     pub spools: Arc<Spools>,
     /// The folder of the files.
     pub folder: PathBuf,
-    /// The account that bears the memory.
+    /// The account of the client for which memory and files are used.
     pub account: Account,
 }
 
@@ -37,26 +38,27 @@ type Writing = Pin<Box<dyn Future<Output = Written> + Send + Sync>>;
 
 /// The link of an origin whose response is received ahead of the client.
 ///
-/// Bytes leave in order: from the file, from a write to it, from memory, then from the origin.
+/// The client gets bytes in this order: those in the file, those being written to it, those in memory, then those of
+/// the origin.
 pub struct AheadLink {
-    /// The origin; `None` once it has been taken back.
+    /// The link of the origin; `None` once [`Self::take_origin`] has taken it.
     origin: Option<Link>,
     /// The result at the end of the origin's response.
     end: Option<Result<(), LinkError>>,
     trailers: HeaderList,
     limits: BufferResponses,
     memory: Vec<u8>,
-    /// How many bytes of `memory` have been consumed.
+    /// The number of bytes of `memory` that have been consumed.
     gone: usize,
-    /// The share of `memory` and of the bytes on their way to the file.
+    /// The memory budget's share for `memory` and for the bytes being written to the file.
     share: BudgetShare,
     file: Option<Reader>,
     writing: Option<Writing>,
-    /// The length of the bytes on their way to the file.
+    /// The number of bytes being written to the file.
     on_its_way: usize,
     /// `None` once a file could not be made or written.
     files: Option<AheadFiles>,
-    /// A file was made.
+    /// True once a file was made.
     pub used_file: bool,
 }
 
@@ -79,7 +81,7 @@ impl AheadLink {
         }
     }
 
-    /// Places itself in front of the link of an origin.
+    /// Takes the link of an origin, and puts itself in its place.
     pub fn before(self, link: &mut Link) {
         let origin = std::mem::replace(link, Link::Ahead(Box::new(self)));
         if let Link::Ahead(ahead) = link {
@@ -87,7 +89,7 @@ impl AheadLink {
         }
     }
 
-    /// Returns true if the whole response has been received, and the origin has not been taken back.
+    /// Returns true if the whole response has been received and the origin's link is still here.
     pub fn has_all(&self) -> bool {
         self.end == Some(Ok(())) && self.origin.is_some()
     }
@@ -117,7 +119,7 @@ impl AheadLink {
             }
             ready!(self.poll_written(cx));
         }
-        // The room of its bytes is free.
+        // The file has been read completely: dropping it frees its space.
         self.file = None;
         if self.gone < self.memory.len() {
             return Poll::Ready(Ok(ReceiveOutcome::Data));
@@ -135,7 +137,7 @@ impl AheadLink {
         }
     }
 
-    /// Receives as much as may wait here while the client takes nothing.
+    /// Receives from the origin while the client takes nothing, up to the bounds.
     pub fn gather(&mut self, cx: &mut Context<'_>) {
         let mut received = 0;
         while self.end.is_none() {
@@ -155,7 +157,7 @@ impl AheadLink {
                     let count = data.len();
                     let length = self.memory.len() + count + self.on_its_way;
                     if !self.share.hold(length) {
-                        // There may be room in a file.
+                        // With memory full, a write to the file may make room.
                         if self.gone == self.memory.len() || !self.begin_writing() {
                             return;
                         }
@@ -186,7 +188,7 @@ impl AheadLink {
         self.end = Some(end);
     }
 
-    /// Has the bytes in memory written to the file. Returns false if that is not possible now.
+    /// Starts to write the bytes in memory to the file. Returns false if that is not possible now.
     fn begin_writing(&mut self) -> bool {
         let waiting = self.memory.len() - self.gone;
         let in_file = self.file.as_ref().map_or(0, Reader::len);
@@ -213,8 +215,8 @@ impl AheadLink {
         true
     }
 
-    /// Waits until the bytes on their way to the file are there. Bytes that could not be written stay in memory, and no more
-    /// is written.
+    /// Waits until the present write to the file has ended. If it fails, its bytes return to memory, and the file is not
+    /// written any more.
     fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(writing) = &mut self.writing else { return Poll::Ready(()) };
         let (written, mut bytes) = ready!(writing.as_mut().poll(cx));
@@ -277,7 +279,7 @@ impl AheadLink {
         self.trailers = HeaderList::new();
     }
 
-    /// Sends to the origin; its request has been sent before its response is received ahead.
+    /// Passes data to the origin, whose request is already complete when its response is received ahead.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         self.origin
             .as_mut()
@@ -289,7 +291,7 @@ impl AheadLink {
         self.origin.as_mut().map_or(Err(LinkError::Truncated), |origin| origin.finish(trailers))
     }
 
-    /// Breaks the exchange with the origin off.
+    /// Aborts the exchange with the origin.
     pub fn abort(&mut self) {
         if let Some(origin) = &mut self.origin {
             origin.abort();

@@ -20,9 +20,9 @@ use super::{LinkError, ReceiveOutcome};
 #[derive(Debug)]
 pub struct CachedLink {
     from: From,
-    /// The bytes that have been received and not been consumed.
+    /// The bytes that have been received and not consumed yet.
     piece: Bytes,
-    /// There are none; a link has a place for them.
+    /// Always empty; a link has to return a list of trailers.
     trailers: HeaderList,
 }
 
@@ -34,7 +34,7 @@ enum From {
         now: Range<u64>,
         then: VecDeque<Segment>,
     },
-    /// A shared fetch under way: bytes to leave out, and those that follow.
+    /// A shared fetch under way. `skip` is the number of bytes to leave out first, `left` the number to send after them.
     Shared {
         follow: Follow,
         skip: u64,
@@ -48,7 +48,7 @@ enum From {
 pub enum StoredBody {
     /// In memory.
     Memory(Arc<Object>),
-    /// In a file, of which a block is read at a time.
+    /// In a file that is read block by block.
     File(FileReader),
 }
 
@@ -60,7 +60,7 @@ pub struct FileReader {
 
 type CachedRead = Pin<Box<dyn Future<Output = Result<Bytes, Damage>> + Send + Sync>>;
 
-/// A disk that does not answer for so long breaks the response off.
+/// If a read takes longer than this, the response is aborted.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl fmt::Debug for FileReader {
@@ -83,7 +83,7 @@ impl StoredBody {
         }
     }
 
-    /// The bytes from an offset on, as many as are at hand. A body that cannot be read breaks off.
+    /// Reads bytes from `offset` on, as many as are available. Fails if the body cannot be read.
     fn poll_at(&mut self, cx: &mut Context<'_>, offset: u64) -> Poll<Result<Bytes, LinkError>> {
         match self {
             Self::Memory(object) => Poll::Ready(object.body.at(offset).ok_or(LinkError::Length)),
@@ -95,7 +95,7 @@ impl StoredBody {
                         let read = async {
                             loop {
                                 match body.read(offset).await {
-                                    // The head has gone, so this request cannot pass the disk by.
+                                    // The head has been sent, so the origin cannot be asked instead: try the disk again.
                                     Err(Damage::Busy) if attempts < BUSY => attempts += 1,
                                     result => return result,
                                 }
@@ -117,7 +117,7 @@ impl StoredBody {
     }
 }
 
-/// How often a block is tried while the disk is busy, and the pause between.
+/// How often the read of a block is retried while the disk is busy, and the pause between attempts.
 const BUSY: usize = 500;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -133,7 +133,7 @@ impl CachedLink {
         Self::new(From::Stored { body, now: part, then: VecDeque::new() })
     }
 
-    /// Several parts of a stored body, with the frames between them.
+    /// Several parts of a stored body, with the multipart delimiters and part heads between them.
     pub fn multipart(body: StoredBody, parts: Multipart) -> Self {
         let segments = parts.parts.into_iter();
         let segments = segments.flat_map(|(frame, part)| [Segment::Frame(frame.into()), Segment::Part(part)]);
@@ -152,7 +152,7 @@ impl CachedLink {
         Self::new(From::Nothing)
     }
 
-    /// A body that is at hand.
+    /// A body of which all bytes are in memory.
     pub fn bytes(bytes: Bytes) -> Self {
         Self { piece: bytes, ..Self::empty() }
     }
@@ -161,7 +161,7 @@ impl CachedLink {
         Self { from, piece: Bytes::new(), trailers: HeaderList::new() }
     }
 
-    /// Waits for the next bytes, or the end. A fetch that fails is a body that breaks off.
+    /// Waits for the next bytes, or the end. Returns an error if the shared fetch fails.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         if !self.piece.is_empty() {
             return Poll::Ready(Ok(ReceiveOutcome::Data));
@@ -180,7 +180,7 @@ impl CachedLink {
         }))
     }
 
-    /// The bytes that have been received and not been consumed.
+    /// The bytes that have been received and not consumed yet.
     pub fn data(&self) -> &[u8] {
         &self.piece
     }
@@ -208,7 +208,7 @@ impl CachedLink {
         Err(LinkError::Length)
     }
 
-    /// The body is not read any further.
+    /// Stops reading the body.
     pub fn abort(&mut self) {
         self.piece = Bytes::new();
     }
@@ -226,7 +226,7 @@ fn poll_stored(
             let piece = ready!(body.poll_at(cx, now.start))?;
             let length = (piece.len() as u64).min(now.end - now.start);
             now.start += length;
-            // The rest is no longer than the piece.
+            // The piece reaches to the end of the range or beyond.
             return Poll::Ready(Ok(Some(piece.slice(..length as usize))));
         }
         match then.pop_front() {
@@ -247,7 +247,7 @@ fn poll_shared(
     while *left > 0 {
         let mut piece = match ready!(follow.poll_piece(cx)) {
             Piece::Bytes(piece) => piece,
-            // A part that the head promised is missing.
+            // The fetch ended before the range that the head has announced.
             Piece::End if *left != u64::MAX => return Poll::Ready(Err(LinkError::Length)),
             Piece::End => return Poll::Ready(Ok(None)),
             Piece::Broken(_) | Piece::Lagged => return Poll::Ready(Err(LinkError::Truncated)),

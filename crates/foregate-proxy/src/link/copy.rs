@@ -26,7 +26,7 @@ pub enum WaitingFor {
     Answer,
     /// The file that holds the start of the body.
     File,
-    /// The body has been moved away.
+    /// Nobody: the whole body has been moved.
     Nobody,
 }
 
@@ -35,7 +35,7 @@ pub enum WaitingFor {
 pub enum Underscores {
     /// The whole body.
     All,
-    /// Names that are no other spelling of a known name.
+    /// Only names that are no misspelling of a known name, such as `Content_Length`.
     Own,
     /// None.
     None,
@@ -57,14 +57,14 @@ pub(super) enum BodyEnd {
 pub struct BodyCopy {
     /// The peer being waited for.
     pub waiting: WaitingFor,
-    /// The number of bytes taken from the source.
+    /// The number of bytes taken from the source so far.
     pub moved: u64,
     /// The number of bytes given to the sink.
     pub sent: u64,
     /// The most that may be moved.
     pub limit: u64,
-    /// Bytes kept for another attempt, and their limit; `None` once more than that was moved. The
-    /// part that the present sink has not received yet goes first.
+    /// Bytes kept for another attempt, and their limit; `None` once more than the limit was moved. Those
+    /// that the present sink has not received yet are sent before anything else.
     pub kept: Option<KeptStart>,
     /// The trailers with an underscore in their name that are forwarded.
     pub underscores: Underscores,
@@ -72,25 +72,25 @@ pub struct BodyCopy {
     pub(super) trailers: Option<Box<Trailers>>,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
-    /// Bytes that were taken from the source before, and go first; counted as moved then, or
-    /// earlier if they are in a file.
+    /// Bytes that were taken from the source earlier and are sent first. Bytes in memory count as
+    /// moved when they are sent, those in a temporary file count already.
     pub front: Option<Front>,
     /// Observes the bytes that the sink takes.
     pub seen: Option<Box<SeenBody>>,
     pub(super) end: BodyEnd,
     gave_up: bool,
-    /// The error of filters that could not take the start of the body; reported once the head has
-    /// been sent.
+    /// The error of a filter in the start of the body. It is reported only after the head has been
+    /// sent.
     broken: Option<CopyError>,
 }
 
-/// The amount moved at a time, bytes. After it, other tasks of the worker run: a peer that is
-/// always ready would hold it for milliseconds.
+/// The number of bytes moved in a row. After them, other tasks of the worker run: a peer that is
+/// always ready would hold the worker for milliseconds.
 const BURST: u64 = 128 * 1024;
-/// The amount moved at a time of a body that is at hand, bytes.
+/// The size of the pieces in which kept bytes are sent.
 const KEPT_PIECE: usize = 64 * 1024;
-/// The amount moved at a time through filters that are not quick, which may need a millisecond for
-/// half of it.
+/// The number of bytes moved in a row through filters that are not quick. Such a filter may need a
+/// millisecond for half of them.
 const FILTERED_BURST: u64 = 32 * 1024;
 
 impl BodyCopy {
@@ -113,7 +113,7 @@ impl BodyCopy {
         }
     }
 
-    /// A body that has been dealt with already.
+    /// A body that is already complete: nothing is left to move.
     pub fn done() -> Self {
         Self { waiting: WaitingFor::Nobody, end: BodyEnd::Told, ..Self::new() }
     }
@@ -123,7 +123,8 @@ impl BodyCopy {
         self.waiting == WaitingFor::Nobody
     }
 
-    /// Another body is moved, all of which is at hand; nothing was moved of the one before.
+    /// Moves another body instead, all of which is in `front`. Nothing of the previous body may have been
+    /// moved.
     pub fn replace(&mut self, front: Option<Front>) {
         (self.front, self.filter, self.broken) = (front, None, None);
     }
@@ -154,8 +155,8 @@ impl BodyCopy {
     ///
     /// # Errors
     ///
-    /// Filters need more memory than there is. Other faults of the body break it off after its
-    /// head.
+    /// Filters need more memory than there is. Other errors abort the body only after its head was
+    /// sent.
     pub fn poll_begin(
         &mut self,
         cx: &mut Context<'_>,
@@ -176,7 +177,7 @@ impl BodyCopy {
                 (written, count)
             }
             (None, Some(source)) => {
-                // An error here recurs when the body is moved.
+                // An error is not handled here, because it occurs again when the body is moved.
                 let Ok(ReceiveOutcome::Data) = ready!(source.poll_receive(cx)) else {
                     return Poll::Ready(Ok(()));
                 };
@@ -196,19 +197,19 @@ impl BodyCopy {
         }
     }
 
-    /// The filters, if the body goes through them: the rest of a body may bypass them.
+    /// The filters, unless the rest of the body bypasses them.
     fn filtering(&mut self) -> Option<&mut Filter> {
-        // Earlier bytes take the same way from start to end.
+        // The filters get either all of `front` or nothing of it, also if they are over in the middle.
         let front = self.front.is_some();
         self.filter.as_deref_mut().filter(|filter| front || !filter.is_over())
     }
 
-    /// The fetch that a filter waits for, unless it was taken already.
+    /// Takes the fetch that a filter waits for; `None` if there is none, or it was taken already.
     pub fn question(&mut self) -> Option<FetchRequest> {
         self.filter.as_mut()?.chain.question()
     }
 
-    /// Bytes that have gone through, for judging whether anything moves.
+    /// A number that grows with each byte moved or sent, to detect a body that stalls.
     pub fn progress(&self) -> u64 {
         self.moved.wrapping_add(self.sent)
     }
@@ -219,13 +220,13 @@ impl BodyCopy {
         self.waiting = WaitingFor::Nobody;
     }
 
-    /// Moves no more of the body: the sink does not want it.
+    /// Stops moving the body, because the sink does not want it.
     pub fn give_up(&mut self) {
         self.gave_up = true;
         self.waiting = WaitingFor::Nobody;
     }
 
-    /// Continues with another sink, at the bytes that the last one did not take.
+    /// Continues with another sink, from the first byte that the last sink has not accepted.
     pub fn resume(&mut self) {
         if std::mem::take(&mut self.gave_up) {
             self.waiting = WaitingFor::Source;
@@ -237,8 +238,8 @@ impl BodyCopy {
         self.gave_up
     }
 
-    /// Moves the available bytes, to the end of `source`, or of the bytes at hand if there is none.
-    /// Pending means that [`Self::waiting`] has to act.
+    /// Moves the available bytes, until the end of `source`, or of the kept bytes if `source` is `None`.
+    /// Pending means that [`Self::waiting`] has to act first.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -274,7 +275,7 @@ impl BodyCopy {
             if self.progress().wrapping_sub(start) >= burst {
                 give_way(cx);
                 if quick.is_some() {
-                    // Gathered bytes are sent together with bytes that arrive at once.
+                    // Gathered bytes are not flushed yet: they leave together with the next bytes, if these arrive soon.
                     self.waiting = WaitingFor::Source;
                     return Poll::Pending;
                 }
@@ -299,7 +300,7 @@ impl BodyCopy {
                 Poll::Ready(Ok(())) if self.end == BodyEnd::Told => continue,
                 Poll::Ready(Ok(())) => {}
                 Poll::Pending if self.waiting == WaitingFor::Answer => {
-                    // The output so far must not wait for the answer.
+                    // The output so far is flushed before the wait for the answer.
                     return match self.poll_flush(cx, sink, WaitingFor::Answer) {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         _ => Poll::Pending,
@@ -325,7 +326,7 @@ impl BodyCopy {
                             continue;
                         }
                     }
-                    // Moved bytes must not wait for the next ones of the source.
+                    // The moved bytes are flushed before the wait for the source.
                     return match self.poll_flush(cx, sink, WaitingFor::Source) {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         _ => Poll::Pending,
@@ -371,7 +372,7 @@ impl BodyCopy {
         }
         self.clean(trailers);
         sink.finish(trailers).map_err(CopyError::Sink)?;
-        // A possible further attempt has to send them as well.
+        // A further attempt would have to send the trailers again.
         if self.kept.is_none() && self.front.is_none() {
             source.drop_trailers();
         }
@@ -391,7 +392,7 @@ impl BodyCopy {
         }
         let Some(mut filter) = self.filter.take() else { return Poll::Ready(Ok(())) };
         let start = self.sent;
-        // The rest, if it bypasses the filters, is there at once.
+        // If the rest bypasses the filters, it follows at once and needs no flush before.
         let written = !filter.pending().is_empty();
         let is_first = filter.start.is_due(written) && !filter.chain.is_quick() && filter.hurry();
         let sent = loop {
@@ -442,7 +443,7 @@ impl BodyCopy {
                 other => return other,
             }
         }
-        // A sink that takes nothing now is waited for when there is more to send.
+        // If this flush is pending, the sink is waited for only when there is more to send.
         if is_first
             && matches!(sent, Poll::Ready(Ok(())))
             && let Poll::Ready(Err(error)) = sink.poll_flush(cx)
@@ -452,7 +453,7 @@ impl BodyCopy {
         sent
     }
 
-    /// Records the bytes that the sink has taken, and keeps them for another attempt.
+    /// Records the bytes that the sink has accepted, and keeps them for another attempt.
     fn took(&mut self, data: &[u8]) {
         self.sent += data.len() as u64;
         if let Some(seen) = &mut self.seen {
@@ -479,7 +480,7 @@ impl BodyCopy {
         Poll::Ready(Ok(()))
     }
 
-    /// Moves bytes that were taken from the source before.
+    /// Moves bytes that were taken from the source earlier.
     fn poll_front(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
         if let Some(sent) = self.poll_send_document(cx, sink) {
             return sent;
@@ -487,7 +488,7 @@ impl BodyCopy {
         let Some(front) = &mut self.front else { return Poll::Ready(Ok(())) };
         match front.poll_fill(cx) {
             Poll::Ready(filled) => filled?,
-            // Other bytes need not wait for the disk: those so far are being written.
+            // While the disk is slow, the bytes so far are flushed to the sink.
             Poll::Pending => {
                 return match self.poll_flush(cx, sink, WaitingFor::File) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

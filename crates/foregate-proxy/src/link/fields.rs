@@ -1,4 +1,4 @@
-//! Between our header list and the `http` crate's map, which exists at the edge to `h2` only.
+//! Conversions between our header list and the `http` crate's map, which only the interface to `h2` uses.
 
 use std::sync::LazyLock;
 
@@ -6,8 +6,9 @@ use bytes::Bytes;
 use foregate_wire::{HeaderList, NameId};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The largest list with values that share an allocation. `h2` keeps values for its compression,
-/// each of which keeps all of it alive.
+/// The largest list, in bytes, whose values share one allocation. In a larger list each value has its
+/// own, because `h2` keeps some values for its compression, and each would keep the whole allocation
+/// alive.
 const SHARED: usize = 2 * 1024;
 
 /// Appends the fields of `map` to `list`, in order.
@@ -40,7 +41,7 @@ pub fn to_map(list: &HeaderList) -> HeaderMap {
     for field in list.iter() {
         let value = values.slice(at..at + field.value.len());
         at += field.value.len();
-        // Both were checked when they were parsed; a field that http refuses must not cross.
+        // Name and value were checked when they were parsed. A field that `http` refuses nevertheless is left out.
         if let (Some(name), Ok(value)) = (name(field.id, field.name), HeaderValue::from_maybe_shared(value)) {
             map.append(name, value);
         }
@@ -49,8 +50,8 @@ pub fn to_map(list: &HeaderList) -> HeaderMap {
 }
 
 fn name(id: NameId, name: &[u8]) -> Option<HeaderName> {
-    /// The known names in the order of their ids. Making one looks at each of its bytes; a copy
-    /// does not.
+    /// The known names in the order of their ids. They are made once, because making a name
+    /// checks each of its bytes, and cloning it does not.
     static KNOWN: LazyLock<Vec<HeaderName>> =
         LazyLock::new(|| NameId::all().map(|id| HeaderName::from_static(id.as_str())).collect());
     match (id as usize).checked_sub(1) {

@@ -1,4 +1,4 @@
-//! Filters of a body by modules, and their output.
+//! The filters that modules apply to a body, and their output.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use crate::limits::budget::BudgetShare;
 use crate::limits::buffer_size;
 use crate::transport::outcome::CopyError;
 
-/// Filters one after the other, with a clock to measure them by. A panic of one in a dry run is
+/// Chains filters, with a clock that measures them. If a filter in a dry run panics, the panic is
 /// caught.
 pub fn chain(filters: Vec<Filtered>) -> Chain {
     Chain::guarded(filters, |run| catch_unwind(AssertUnwindSafe(run)).is_ok()).clock(|| {
@@ -25,21 +25,21 @@ pub struct Filter {
     pub chain: Chain,
     out: Vec<u8>,
     sent: usize,
-    /// This much is gathered before it is sent, while the source has more, bytes.
+    /// The number of output bytes gathered before they are sent, while the source has more.
     room: usize,
-    /// The source has ended, and so have the filters.
+    /// True once the source has ended and the filters have been told.
     pub(super) ended: bool,
-    /// Filters hold nothing back that could be sent now.
+    /// True if the filters have been flushed since their last input.
     flushed: bool,
-    /// The output is to be sent at once.
+    /// True if the output must be sent at once.
     hurried: bool,
     /// Failures of filters, to be counted.
     pub faults: Faults,
-    /// The filters may change the body, so that trailers may not describe it any more.
+    /// True if the filters may change the body. Trailers may not describe it any more then.
     pub rewrites: bool,
     /// How the start of the body is sent.
     pub(super) start: Start,
-    /// Its share of the memory for filters.
+    /// The share of the memory budget for filters.
     share: BudgetShare,
 }
 
@@ -49,17 +49,18 @@ type Ran = Result<Passed, (Bail, &'static str)>;
 /// Failures of filters, by the names of their steps.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// The filters that have let the rest of their body pass unchanged.
+    /// The steps of the filters that have given up and let the rest of the body pass unchanged.
     pub bailed: Vec<&'static str>,
-    /// The filter has broken its body off.
+    /// The step of the filter that has aborted the body.
     pub broke: Option<&'static str>,
-    /// The filter has panicked.
+    /// The step of the filter that has panicked.
     pub panicked: Option<&'static str>,
 }
 
-/// The capacity that an empty buffer of filters keeps, bytes. This amount is gathered at first.
+/// The capacity that an empty output buffer keeps, and the amount gathered at first, bytes.
 const FILTER_KEPT: usize = buffer_size::SMALL;
-/// So much is gathered once that was too little: every piece that is sent wakes its receiver.
+/// The amount gathered once [`FILTER_KEPT`] was too little, bytes. Larger pieces wake the receiver
+/// less often.
 const FILTER_LARGE: usize = buffer_size::LARGE;
 
 impl Filter {
@@ -87,15 +88,16 @@ impl Filter {
         Ok(filter)
     }
 
-    /// For a body with a start that is sent [by itself](Start::SOON).
+    /// Sends the start of the body [early](Start::SOON), before the usual amount is gathered.
     #[must_use]
     pub fn begins_soon(mut self) -> Self {
         self.start = Start::SOON;
         self
     }
 
-    /// Filters a piece of a body that is whole, or its end; to be called again after each answer,
-    /// without a piece, until nothing is asked for any more.
+    /// Filters a piece of a body that is completely available; `last` is true for the last piece.
+    /// Returns the fetch that a filter waits for: after its answer the caller calls this again without a
+    /// piece, until `None` is returned.
     ///
     /// # Errors
     ///
@@ -111,7 +113,7 @@ impl Filter {
         Ok(self.chain.question())
     }
 
-    /// The step with the waiting filter.
+    /// The name of the step whose filter waits for a fetch.
     pub fn asking(&self) -> &'static str {
         self.chain.asking().unwrap_or_default()
     }
@@ -121,10 +123,11 @@ impl Filter {
         std::mem::take(&mut self.out)
     }
 
-    /// Ends the filters; the remaining share covers the output that was [taken](Self::take_output).
+    /// Drops the filters. Returns a memory share for the output that was [taken](Self::take_output), of
+    /// `bytes` bytes.
     pub fn into_share(self, bytes: usize) -> BudgetShare {
         let mut share = self.share;
-        // The pool has counted them until now, together with the memory of filters.
+        // The share covers these bytes already, together with the memory of the filters.
         let _ = share.hold(bytes);
         share
     }
@@ -144,7 +147,7 @@ impl Filter {
         self.out.get(self.sent..).unwrap_or_default()
     }
 
-    /// This much of it has been sent.
+    /// Records that `count` bytes of the output have been sent.
     pub(super) fn consume(&mut self, count: usize) {
         self.sent += count;
         if self.sent >= self.out.len() {
@@ -184,11 +187,11 @@ impl Filter {
         self.hurried
     }
 
-    /// Holds nothing any more where nothing comes this way.
+    /// Frees the buffer and its share once the rest of the body bypasses the filters.
     fn let_go(&mut self) {
         if self.is_over() {
             self.out = Vec::new();
-            // A share can always become smaller.
+            // Cannot fail: a share can always become smaller.
             let _ = self.share.hold(0);
         }
     }
@@ -199,7 +202,7 @@ impl Filter {
         self.run(|chain, out| chain.write(piece, out))
     }
 
-    /// Has filters write more that they could write without another piece. Whether there was any.
+    /// Lets the filters write output that needs no further input. Returns true if they had any.
     pub(super) fn resume(&mut self) -> Result<bool, CopyError> {
         if !self.chain.is_pending() {
             return Ok(false);
@@ -208,7 +211,7 @@ impl Filter {
         Ok(true)
     }
 
-    /// Flushes the filters, as no input is available. Returns true if there is output.
+    /// Flushes the filters, because no input is available. Returns true if there is output.
     pub(super) fn flush(&mut self) -> Result<bool, CopyError> {
         if std::mem::replace(&mut self.flushed, true) {
             return Ok(false);
@@ -217,7 +220,7 @@ impl Filter {
         Ok(!self.pending().is_empty() || self.chain.is_pending())
     }
 
-    /// Tells filters that the source has ended.
+    /// Tells the filters that the source has ended.
     pub(super) fn end(&mut self) -> Result<(), CopyError> {
         self.ended = true;
         self.run(|chain, out| chain.end(out))
@@ -238,7 +241,7 @@ impl Filter {
     }
 
     fn guarded(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
-        // A panic is the end of the body; nothing is asked of the filters after it.
+        // A panic ends the body: the filters are not used after it.
         let ran = catch_unwind(AssertUnwindSafe(|| work(&mut self.chain, &mut self.out)));
         match ran {
             Ok(Ok(passed)) => {

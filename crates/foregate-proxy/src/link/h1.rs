@@ -33,13 +33,13 @@ const WAIT_AT_MOST: usize = 16 * 1024;
 pub enum HeadFault<E> {
     /// The connection ended before the first byte of a head.
     Closed,
-    /// The connection failed, or ended within the head.
+    /// The connection failed, or ended in the middle of the head.
     Link(LinkError),
     /// The bytes are not an acceptable head.
     Malformed(E),
 }
 
-/// The rest of the present message's body to send.
+/// How much of the current message's body is still to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendState {
     Nothing,
@@ -57,7 +57,7 @@ pub struct KeptHead {
 }
 
 impl KeptHead {
-    /// Keeps the bytes of the heads that are received from now on, or no longer.
+    /// Sets whether the bytes of heads that are received from now on are kept.
     pub fn keep(&mut self, keep: bool) {
         if keep != self.bytes.is_some() {
             self.bytes = keep.then(Vec::new);
@@ -88,7 +88,7 @@ pub struct H1Link {
     decoder: BodyDecoder,
     /// Bytes of body at the start of `input`.
     data: usize,
-    /// Bytes of framing that follow them.
+    /// Bytes of framing that follow the bytes of body.
     after_data: usize,
     trailers: HeaderList,
     /// The memory of the trailers.
@@ -97,9 +97,9 @@ pub struct H1Link {
     output: Buffer,
     sending: SendState,
     ended: bool,
-    /// The bytes of the last head, where they are kept.
+    /// The bytes of the last head, if they are to be kept.
     pub head: KeptHead,
-    /// The body is received with its framing.
+    /// True if the body is received with its framing, undecoded.
     verbatim: bool,
 }
 
@@ -134,7 +134,7 @@ impl H1Link {
         &mut self.stream
     }
 
-    /// The byte stream and the bytes that were read ahead of the present message.
+    /// The byte stream, and the bytes that were read beyond the current message.
     pub fn into_parts(mut self) -> (Stream, Vec<u8>) {
         let ahead = self.input.take_unread();
         (self.stream, ahead)
@@ -146,11 +146,11 @@ impl H1Link {
         &self.input.unread()[self.data + self.after_data..]
     }
 
-    /// Waits for more bytes to come in ahead of the next message; `false` at the end of the stream.
+    /// Waits for more bytes before the next message. Returns false at the end of the stream.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, LinkError>> {
         let count = match ready!(self.input.poll_fill(cx, &mut self.stream, MOST_OF_A_HEAD)) {
-            // Requests declare their lengths, so nothing is lost if TLS ends without close_notify
-            // between them.
+            // Requests declare their lengths, so no request can be truncated if TLS ends without
+            // close_notify between two of them.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && self.stream.is_tls_server() => 0,
             filled => filled?,
         };
@@ -164,12 +164,12 @@ impl H1Link {
         self.stream.socket().look_now() != IdleState::Quiet
     }
 
-    /// The memory for received bytes.
+    /// The memory that received bytes occupy.
     pub fn held(&self) -> usize {
         self.input.held()
     }
 
-    /// Drops all that has been received and not been consumed.
+    /// Drops all bytes that have been received and not consumed.
     pub fn discard(&mut self) {
         self.input.consume(self.input.len());
         self.data = 0;
@@ -231,15 +231,15 @@ impl H1Link {
         self.verbatim = false;
     }
 
-    /// The body that is about to be received comes with its framing and trailers, as
-    /// [`Self::data`]. Its end is found all the same. Returns false if some of it has been decoded.
+    /// Makes [`Self::data`] return the next body with its framing and trailers. The end of the body is
+    /// found nevertheless. Returns false if some of the body has been decoded already.
     pub fn receive_verbatim(&mut self) -> bool {
         self.verbatim = self.data == 0 && self.after_data == 0;
         self.verbatim
     }
 
-    /// The bytes up to [`Self::finish`] have their framing already. Follows a head that was
-    /// written.
+    /// Sends the bytes up to [`Self::finish`] as they are, because they have their framing already. To be
+    /// called after the head was written.
     pub fn send_verbatim(&mut self, length: BodyLength) {
         self.begin_send(if length.is_empty() { BodyLength::Empty } else { BodyLength::UntilClose });
     }
@@ -287,7 +287,7 @@ impl H1Link {
         }
     }
 
-    /// Waits for more bytes of the body; none at the end of the stream.
+    /// Waits for more bytes of the body. Returns 0 at the end of the stream.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.ended { Poll::Ready(Ok(0)) } else { self.input.poll_fill(cx, &mut self.stream, LARGE) }
     }
@@ -387,8 +387,8 @@ impl H1Link {
         !self.stream.is_tls() && !matches!(self.sending, SendState::Chunks(_))
     }
 
-    /// Sends pending output and then the start of a part of a file; says how much of the file. None
-    /// of it: the file ends before it.
+    /// Sends pending output, then the start of `part` of the file. Returns the number of bytes of the
+    /// file that were sent; 0 if the file ends before `part`.
     pub fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -420,7 +420,7 @@ impl H1Link {
     /// Copies the last data of a chunked body behind pending output if it is small, so that the end
     /// of the body leaves in the same system call. Returns true if it did.
     pub fn gather_last(&mut self, data: &[u8]) -> bool {
-        // With room for the chunk's framing.
+        // 64 bytes are left for the framing of the chunk.
         let fits = self.output.len() + data.len() <= WAIT_AT_MOST - 64;
         let gathers = self.sending == SendState::Chunks(0) && !data.is_empty() && fits;
         if gathers {
@@ -432,14 +432,14 @@ impl H1Link {
         gathers
     }
 
-    /// Waits until everything that was taken has left the process.
+    /// Waits until all bytes accepted for sending have left the process.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         while !self.output.is_empty() {
             let written = ready!(poll_write_both(&mut self.stream, cx, self.output.unread(), &[]))?;
             self.output.consume(written);
         }
         self.output.release();
-        // TLS holds records back when the socket is full.
+        // TLS buffers records while the socket is full.
         if self.stream.is_tls() {
             ready!(std::pin::Pin::new(&mut self.stream).poll_flush(cx))?;
         }
@@ -463,7 +463,7 @@ impl H1Link {
         }
     }
 
-    /// Ends our side of the connection, flushed.
+    /// Flushes the output, and ends our side of the connection.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         ready!(self.poll_flush(cx))?;
         ready!(std::pin::Pin::new(&mut self.stream).poll_shutdown(cx))?;
@@ -489,13 +489,13 @@ impl H1Link {
             && self.sending == SendState::Nothing
     }
 
-    /// The state of an idle connection. Consumes available bytes: unless it is quiet, the
-    /// connection has to be closed.
+    /// The state of an idle connection. Consumes available bytes, so a connection that is not quiet has
+    /// to be closed.
     pub fn look(&mut self) -> IdleState {
         if !self.stream.is_tls() {
             return self.stream.socket().look();
         }
-        // Records that hold nothing for us are no answer to anything.
+        // TLS records without data, such as session tickets, leave the connection usable.
         match self.poll_ahead(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => {
                 self.input.release();
@@ -523,7 +523,7 @@ impl H1Link {
     }
 
     /// Ready once the connection has failed while nothing was to be received. A peer that has only
-    /// ended its own side still waits for us.
+    /// ended its sending side still waits for our response and has not failed.
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
         if self.ended || !self.input.is_empty() || !self.decoder.is_done() {
             return Poll::Pending;
@@ -534,11 +534,11 @@ impl H1Link {
         }
     }
 
-    /// Breaks off the message being sent: accepted bytes leave if possible, and if a plain close
-    /// could be misread as the end of the message, the connection is reset.
+    /// Aborts the message being sent. Accepted bytes are still sent if possible. If a plain close could be
+    /// mistaken for the end of the message, the connection is reset.
     pub fn abort(&mut self) {
         let mut nobody = Context::from_waker(Waker::noop());
-        // Bytes that cannot leave at once are lost, as is their message.
+        // Bytes that cannot be sent at once are dropped, because their message is lost anyway.
         let _ = self.poll_flush(&mut nobody);
         if self.sending == SendState::UntilClose {
             self.stream.reset_on_close();

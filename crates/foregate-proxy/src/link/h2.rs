@@ -18,24 +18,24 @@ use crate::limits::pressure::Charge;
 #[derive(Debug)]
 pub struct H2Link {
     receive: Option<RecvStream>,
-    /// The stream, before the head of its response has arrived: the body may arrive before it is
-    /// polled.
+    /// The number of the stream while its response's head is awaited. Needed to give up a body that
+    /// arrives before the head is polled.
     awaited: Option<u32>,
     /// The counter of the connection's unread input.
     unread: Option<Arc<Unread>>,
     chunk: Bytes,
-    /// Gathered input after that.
+    /// Input that follows `chunk`, joined from many small frames.
     gathered: Vec<u8>,
     turn: Turn,
-    /// The message may not have a body, but bytes arrive.
+    /// Set if the message has no body, so that bytes that arrive are refused; the reason why it has none.
     refused: Option<Bodiless>,
     trailers: HeaderList,
     /// The memory of the trailers.
     trailers_charge: Charge,
     send: Option<SendStream<Piece>>,
-    /// The counter of the connection's output, until the stream's output has left.
+    /// The counter of the connection's unsent output, until all output of the stream has been written.
     unsent: Option<Arc<Unsent>>,
-    /// Some of a body has been sent.
+    /// True once some of the body has been sent.
     begun: bool,
     /// The length left to send, if it is known and no trailers can follow.
     left: Option<u64>,
@@ -51,8 +51,8 @@ pub enum Bodiless {
 }
 
 impl H2Link {
-    /// A stream, and where bodies come from and go to so far as that is known; see
-    /// [`Self::set_receive`] and [`Self::begin_send`].
+    /// The link of a stream. A direction that is not known yet is set later, by [`Self::set_receive`] or
+    /// [`Self::begin_send`].
     pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Piece>>) -> Self {
         Self {
             receive,
@@ -71,12 +71,12 @@ impl H2Link {
         }
     }
 
-    /// Sets the counter of its input.
+    /// Sets the counter of the connection's unread input.
     pub fn count_in(&mut self, unread: Arc<Unread>) {
         self.unread = Some(unread);
     }
 
-    /// Sets the counter of its output.
+    /// Sets the counter of the connection's unsent output.
     pub fn count_out(&mut self, unsent: Arc<Unsent>) {
         self.unsent = Some(unsent);
     }
@@ -91,7 +91,7 @@ impl H2Link {
         self.awaited = Some(stream);
     }
 
-    /// The head of the response has arrived; `receive` is its body.
+    /// Sets the body, once the head of the response has arrived.
     pub fn set_receive(&mut self, receive: RecvStream) {
         self.awaited = None;
         if receive.is_end_stream() {
@@ -104,8 +104,8 @@ impl H2Link {
         self.receive = Some(receive);
     }
 
-    /// Our head has been sent, and this is where its body goes. With a known length and without
-    /// trailers the last byte ends the stream; with `None` it is ended by [`Self::finish`].
+    /// Prepares for sending the body after our head; `send` is the stream's sending half. The last byte
+    /// ends the stream if the length is known and no trailers can follow, otherwise [`Self::finish`] does.
     pub fn begin_send(&mut self, send: Option<SendStream<Piece>>, length: BodyLength) {
         self.send = send;
         self.left = match length {
@@ -148,8 +148,8 @@ impl H2Link {
                     if !connection || !self.unread.as_ref().is_some_and(has_all) {
                         return Poll::Ready(Err(error.into()));
                     }
-                    // To `h2` a stream on which we still send is broken by the end of its
-                    // connection, though its response is whole.
+                    // If the connection ends while we still send, `h2` reports an error, although
+                    // the response is complete.
                     self.stop_receiving();
                 }
                 None => {
@@ -164,32 +164,32 @@ impl H2Link {
         }
     }
 
-    /// Joins waiting frames, if there are many.
+    /// Joins the bytes of waiting frames, if many frames wait.
     pub fn gather(&mut self, cx: &mut Context<'_>) {
         let (Some(receive), Some(unread)) = (&mut self.receive, &self.unread) else { return };
         let stream = receive.stream_id().as_u32();
         while unread.is_many(stream, cx.waker()) {
-            // The reader of the rest finds the end.
+            // An end or an error is left to the next read.
             let Poll::Ready(Some(Ok(chunk))) = receive.poll_data(cx) else { return };
             unread.took_frame(stream);
             self.gathered.extend_from_slice(&chunk);
         }
     }
 
-    /// Takes no body, whatever the origin sends: the message has none. The stream may end after it
-    /// nevertheless, see [`Self::take_refused`].
+    /// Refuses a body, because the message has none. [`Self::take_refused`] decides later how the stream
+    /// ends if the origin sends one.
     pub fn refuse_body(&mut self, why: Bodiless) {
         self.refused = self.receive.is_some().then_some(why);
     }
 
-    /// Accepts the refused body from here on, so that the stream can end without a reset; returns
-    /// the reason, if there is one.
+    /// Stops refusing a body, so that the stream can end without a reset. Returns the reason why it was
+    /// refused; `None` if it was not.
     pub fn take_refused(&mut self) -> Option<Bodiless> {
         self.refused.take()
     }
 
-    /// Waits for input after a head without a body; returns true if there is a body. The stream
-    /// ends with it.
+    /// Waits for input after a head that allows no body. Returns true if the origin sends a body
+    /// nevertheless; the stream is reset then.
     pub fn poll_refused(&mut self, why: Bodiless, cx: &mut Context<'_>) -> Poll<bool> {
         Poll::Ready(match ready!(self.poll_receive(cx)) {
             Ok(ReceiveOutcome::Data) => {
@@ -221,7 +221,7 @@ impl H2Link {
     pub fn consume(&mut self, count: usize) {
         self.chunk.advance(count);
         if self.chunk.is_empty() {
-            // An empty rest of it would keep the memory that its frame was read into.
+            // Even an empty slice of the chunk keeps the buffer of its frame alive.
             self.chunk = Bytes::new();
         }
         if let Some(receive) = &mut self.receive {
@@ -266,7 +266,7 @@ impl H2Link {
             None => usize::MAX,
             Some(unsent) => match unsent.poll_room(cx, !self.begun) {
                 Poll::Ready(room) => room,
-                // A waiter has to learn that its own stream is over.
+                // While waiting for room, the stream must still notice its own reset.
                 Poll::Pending => return send.poll_reset(cx).map(|reset| Err(reset?.into())),
             },
         };
@@ -290,7 +290,7 @@ impl H2Link {
         Poll::Ready(Ok(taken))
     }
 
-    /// Waits until trailers may be sent.
+    /// Waits until the connection has room for trailers.
     pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.unsent.as_ref().map_or(Poll::Ready(()), |unsent| unsent.poll_room(cx, true).map(|_| ()))
     }

@@ -1,11 +1,11 @@
 //! Passes an HTTP/2 origin's frames to `h2`, except header blocks that are malformed or too large.
 //!
-//! Between its HPACK decoder and its types, `h2` ends the whole connection for some malformed
-//! fields, and drops others while the response goes on; of trailers that are too large it drops the
-//! last. So blocks are judged before ([`Inspector`]). A malformed or large one is replaced by one
-//! for which `h2` resets the stream (RFC 9113, section 8.1.1), and which leaves its dynamic table
-//! in step with the origin's. Everything else passes unchanged and in place, up to a flood of
-//! frames without progress: `h2` would answer all of them. Without I/O.
+//! For some malformed fields `h2` ends the whole connection; others it drops while the response goes
+//! on, as it drops the last trailers if there are too many. So blocks are judged before `h2` sees them
+//! ([`Inspector`]). A malformed or too large block is replaced by one for which `h2` resets only the
+//! stream (RFC 9113, section 8.1.1), and which keeps its dynamic table in step with the origin's. All
+//! other frames pass unchanged and in place, except a flood of frames without progress, each of which
+//! `h2` would answer. Without I/O.
 
 mod block;
 mod doubts;
@@ -27,70 +27,69 @@ use crate::transport::buffer::Buffer;
 use crate::transport::frames::{Frame, HEADER, flag, kind};
 use crate::transport::meter::Meter;
 
-/// The limit on the fields of a block, as a multiple of the limit of a head: a head that is only
-/// too large concerns its stream alone. Beyond, the connection ends.
+/// The limit on the size of a block, as a multiple of the limit of a head. A head between the two
+/// limits ends only its stream; a larger block ends the connection.
 const LIST_FACTOR: usize = 4;
-/// The minimum of that limit, as many clients share the connection.
+/// The minimum of the limit on a block, because many clients share the connection.
 const LIST: usize = 256 * 1024;
 /// The first byte of a block that begins with `:status: 200`, as nearly all do (RFC 7541, appendix
 /// A).
 const STATUS_200: u8 = 0x88;
-/// CONTINUATION frames that `h2` gets as they came. It ends a connection for more than five in one
-/// block; where there are more, the block goes on in as few as can be.
+/// The most CONTINUATION frames of a block that pass to `h2` unchanged. `h2` ends a connection for more
+/// than five in one block, so a block in more frames is repacked into as few as possible.
 const CONTINUATIONS: usize = 4;
 /// The smallest growth of the memory for held input, in bytes.
 const STEP: usize = 4 * 1024;
-/// Frames of a block, by which it is bounded while it is held.
+/// The most frames of a block, which is held until it is complete.
 const BLOCK_FRAMES: usize = 24;
-/// Bytes that WINDOW_UPDATE has (RFC 9113, section 6.9).
+/// The length of a WINDOW_UPDATE frame's payload, bytes (RFC 9113, section 6.9).
 const WINDOW: usize = 4;
-/// Bytes of SETTINGS that are looked at, at most: there are some ten settings, of six bytes each
+/// The longest SETTINGS that are checked, bytes: there are some ten settings, of six bytes each
 /// (section 6.5.1).
 const SETTINGS: usize = 20 * SETTING;
 const SETTING: usize = 6;
 /// The setting for the window of new streams (section 6.5.2).
 const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
-/// Bytes of a DATA frame that holds padding alone, at most, its length counted.
+/// The largest payload of a DATA frame that consists of padding and its length byte, bytes.
 const MOST_PADDING: usize = 256;
 
 /// Judges the header blocks of one origin.
 #[derive(Debug)]
 pub struct HeadGate {
     inspector: Inspector,
-    /// Bytes that are of no interest.
+    /// The number of the next input bytes that pass without being parsed.
     skip: usize,
     streams: OwnStreams,
     meter: Meter,
-    /// The counts of frames whose meaning is uncertain.
+    /// Counts frames that an honest origin may send, but also one that floods us.
     doubts: Doubts,
     /// The window used by dropped padding.
     padding: Padding,
     /// Input that cannot be judged yet; it begins with a frame.
     held: Vec<u8>,
-    /// The memory of that.
+    /// The memory of the held input.
     charge: Charge,
     /// The next input for `h2`.
     ready: Buffer,
     /// The streams with heads that were too large.
     too_large: Vec<u32>,
-    /// For heads, of which only the bytes are judged here, and trailers. The bytes are those of the
-    /// list.
+    /// The limits of heads and trailers. Of a head only its size in bytes is checked here, uncompressed.
     limits: HeadLimits,
     /// The largest frame that the origin may send.
     frame_limit: usize,
     fault: Option<Reason>,
     /// The stream of the offending frame.
     culprit: Option<u32>,
-    /// The origin has sent GOAWAY.
+    /// True once the origin has sent GOAWAY.
     leaving: bool,
 }
 
 /// Our streams.
 #[derive(Debug, Default)]
 struct OwnStreams {
-    /// The last that was opened.
+    /// The number of the last stream that was opened.
     last: u32,
-    /// The streams with incomplete responses; true once the final head has arrived.
+    /// The streams with incomplete responses, each with true once its final head has arrived.
     awaited: Vec<(u32, bool)>,
 }
 
@@ -102,7 +101,7 @@ impl OwnStreams {
         }
     }
 
-    /// On how many the response has not come to its end.
+    /// The number of streams whose responses are incomplete.
     fn open(&self) -> usize {
         self.awaited.len()
     }
@@ -127,8 +126,8 @@ impl OwnStreams {
         stream % 2 == 1 && stream <= self.last && !self.awaits_head(stream)
     }
 
-    /// The section of this frame's block; `None` if its stream has been closed or never existed, so
-    /// that `h2` reads it as neither.
+    /// The section that this frame's block is: a head or trailers. `None` if the stream has been closed or
+    /// never existed.
     fn section(&mut self, frame: &Frame) -> Option<Section> {
         let begun = self.awaited.iter().find(|(open, _)| *open == frame.stream);
         let section = begun.map(|(_, begun)| if *begun { Section::Trailers } else { Section::Response });
@@ -139,9 +138,9 @@ impl OwnStreams {
     }
 }
 
-/// The treatment of the next bytes.
+/// The treatment of the next input bytes.
 enum GateAction {
-    /// This many pass.
+    /// This many bytes pass unchanged.
     Pass(usize),
     /// This many bytes were replaced by the ready input, or dropped.
     Replaced(usize),
@@ -150,8 +149,8 @@ enum GateAction {
 }
 
 impl HeadGate {
-    /// For a new connection with these limits on heads and trailers, and frames of at most
-    /// `frame_limit` bytes. Its dynamic table has the default size.
+    /// Creates the gate of a new connection. `limits` apply to heads and trailers; frames have at most
+    /// `frame_limit` bytes. The dynamic table has the default size.
     pub fn new(limits: HeadLimits, frame_limit: usize) -> Self {
         let list = limits.bytes.saturating_mul(LIST_FACTOR).max(LIST);
         Self {
@@ -173,8 +172,8 @@ impl HeadGate {
         }
     }
 
-    /// Looks at bytes that were read and says how many of the first may go on to `h2` as they are.
-    /// The others are kept; [`Self::ready`] has them once they have been judged.
+    /// Judges bytes that were read. Returns how many of the first ones may pass to `h2` unchanged. The
+    /// others are held, and appended to [`Self::ready`] once they have been judged.
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
         let passed = self.let_pass(bytes);
         self.charge.set(self.held.capacity());
@@ -208,7 +207,7 @@ impl HeadGate {
         at
     }
 
-    /// The input for `h2` before any further bytes.
+    /// The judged input that `h2` must get before any further bytes.
     pub fn ready(&mut self) -> &mut Buffer {
         &mut self.ready
     }
@@ -218,7 +217,7 @@ impl HeadGate {
         std::mem::take(&mut self.too_large)
     }
 
-    /// The reason for which the connection has to end, if any. After that, no frame passes.
+    /// The reason why the connection has to end, if there is one. No frame passes any more then.
     pub fn fault(&self) -> Option<Reason> {
         self.fault
     }
@@ -238,8 +237,8 @@ impl HeadGate {
         self.leaving
     }
 
-    /// We have sent HEADERS: if the stream is new, its response is to come. Returns true if it is
-    /// new.
+    /// Records that we have sent HEADERS. On a new stream, a response is awaited from now on. Returns true
+    /// if the stream is new.
     pub fn headers_were_sent(&mut self, stream: u32) -> bool {
         let is_new = stream > self.streams.last;
         if is_new {
@@ -250,13 +249,13 @@ impl HeadGate {
         is_new
     }
 
-    /// We have sent DATA of this many bytes.
+    /// Records that we have sent DATA of this many bytes.
     pub fn data_was_sent(&mut self, bytes: usize) {
         self.meter.sent(bytes);
         self.doubts.sent(bytes);
     }
 
-    /// We have sent something that the origin acknowledges: SETTINGS, or a PING.
+    /// Records that we have sent SETTINGS or a PING, which the origin acknowledges.
     pub fn awaits_ack(&mut self) {
         self.meter.awaits_ack();
     }
@@ -267,8 +266,8 @@ impl HeadGate {
         self.doubts.reset();
     }
 
-    /// The treatment of empty DATA; `None` for all other frames. `h2` ends a connection after a
-    /// hundred of them in its life, and with it the streams of many clients. Frames of invalid
+    /// The treatment of DATA without content; `None` for all other frames. `h2` would end the connection,
+    /// with the streams of many clients, after a hundred such frames in its life. Frames of invalid
     /// streams are left to `h2`.
     fn says_nothing(&mut self, input: &[u8], frame: &Frame) -> Option<GateAction> {
         let short = frame.kind == kind::DATA && frame.length <= MOST_PADDING && !frame.has(flag::END_STREAM);
@@ -286,18 +285,19 @@ impl HeadGate {
         if input.len() < HEADER + frame.length {
             return Some(GateAction::Wait);
         }
-        // A stream that is over needs no window.
+        // Only the connection's window has to be returned if the stream is over.
         self.padding.add(self.streams.has(frame.stream).then_some(frame.stream), frame.length);
         Some(GateAction::Replaced(HEADER + frame.length))
     }
 
-    /// Appends frames that return the window used by dropped padding, of which `h2` does not know.
+    /// Appends WINDOW_UPDATE frames for dropped padding: `h2` has not seen the padding, so it does not
+    /// return the window that the padding used.
     pub fn give_back(&mut self, out: &mut Buffer) {
         let streams = &self.streams;
         self.padding.give_back(out, |stream| streams.has(stream));
     }
 
-    /// Keeps bytes after those that are held, in not much more memory than they need.
+    /// Appends bytes to the held ones, with little unused capacity.
     fn hold(&mut self, bytes: &[u8]) {
         if self.held.capacity() - self.held.len() < bytes.len() {
             self.held.reserve_exact(bytes.len().max(STEP));
@@ -322,14 +322,14 @@ impl HeadGate {
             }
         }
         held.drain(..at);
-        // Memory only while something is held.
+        // The buffer is kept only while something is held.
         if !held.is_empty() {
             self.held = held;
         }
         self.charge.set(self.held.capacity());
     }
 
-    /// Decides about the first of these bytes; with nothing to skip they begin with a frame.
+    /// Decides about the first of these bytes. If no bytes are left to skip, `input` begins with a frame.
     fn next(&mut self, input: &[u8]) -> Result<GateAction, Reason> {
         if self.skip == 0 {
             let Some(header) = input.first_chunk::<HEADER>() else { return Ok(GateAction::Wait) };
@@ -353,8 +353,8 @@ impl HeadGate {
         Ok(GateAction::Pass(count))
     }
 
-    /// Records a frame that is no block and that passes; `was_open` is the state of its stream, if
-    /// it has one.
+    /// Records a frame that passes and is not part of a header block. `was_open` is true if its stream
+    /// was open before.
     fn measure(&mut self, frame: &Frame, was_open: bool) -> Result<(), Reason> {
         match frame.kind {
             kind::GOAWAY => return Ok(()),
@@ -378,7 +378,7 @@ impl HeadGate {
             kind::DATA if !frame.has(flag::END_STREAM) => {}
             kind::DATA | kind::RST_STREAM => self.streams.close(frame.stream),
             kind::GOAWAY => self.leaving = true,
-            // `h2` takes a window that is too large for another fault.
+            // `h2` would report a window that is too large with a wrong error code.
             kind::SETTINGS if frame.length <= SETTINGS && !frame.has(flag::ACK) => {
                 let Some(settings) = input.get(HEADER..HEADER + frame.length) else {
                     return Ok(Some(GateAction::Wait));
@@ -387,7 +387,7 @@ impl HeadGate {
                     return Err(Reason::FLOW_CONTROL_ERROR);
                 }
             }
-            // `h2` would end the connection, without naming the stream.
+            // For an increment of 0, `h2` would end the connection without naming the stream.
             kind::WINDOW_UPDATE if frame.length == WINDOW && self.streams.has(frame.stream) => {
                 match input.get(HEADER..HEADER + WINDOW) {
                     None => return Ok(Some(GateAction::Wait)),
@@ -433,14 +433,14 @@ impl HeadGate {
             }
             let Some(header) = input.get(end..).and_then(<[u8]>::first_chunk) else { return Ok(None) };
             frame = Frame::parse(header);
-            // Nothing may come in between (RFC 9113, section 6.10).
+            // No other frame may come between the frames of a block (RFC 9113, section 6.10).
             if frame.kind != kind::CONTINUATION || frame.stream != first.stream {
                 return Err(Reason::PROTOCOL_ERROR);
             }
         }
     }
 
-    /// Judges the block in these frames. Whether they pass; they have been replaced otherwise.
+    /// Judges the block in these frames. Returns true if they pass; otherwise a replacement is ready.
     fn judge(&mut self, frames: &[u8], frame: &Frame, scratch: &mut BlockScratch) -> Result<bool, Reason> {
         let (fragment, depends) = fragment(frames, frame)?;
         let BlockScratch { block, decoded } = scratch;
@@ -452,7 +452,7 @@ impl HeadGate {
         }
         let inspected =
             self.inspector.inspect(block, section.unwrap_or(Section::Trailers), decoded).map_err(reason)?;
-        // `h2` would not decode the block of a stream that depends on itself.
+        // `h2` would reject a stream that depends on itself without decoding the block.
         let on_itself = depends == Some(frame.stream);
         let is_malformed = inspected.fault().is_some();
         let too_large = is_too_large(&inspected, section, &self.limits);
@@ -460,9 +460,9 @@ impl HeadGate {
             if section == Some(Section::Response) && !inspected.is_interim() {
                 self.streams.head_has_come(frame.stream);
             }
-            // An interim response should have none (RFC 9110, section 8.6), and `h2` would apply it
-            // to the body of the final one; likewise for a 304 that ends with a frame of
-            // its own.
+            // An interim response should have no Content-Length (RFC 9110, section 8.6), and `h2`
+            // would apply it to the body of the final response. Likewise for a 304 whose stream
+            // ends with a separate frame.
             let has_none = |decoded: &mut Vec<u8>| {
                 inspected.is_interim()
                     || !frame.has(flag::END_STREAM)

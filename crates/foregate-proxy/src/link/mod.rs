@@ -1,6 +1,6 @@
 //! One peer's end of an exchange: receiving and sending, for any protocol.
 //!
-//! Clients and origins look the same from here, so that the exchange has one way to move a body.
+//! Clients and origins have the same interface, so that bodies move in both directions by the same code.
 
 pub mod ahead;
 pub mod cached;
@@ -73,14 +73,14 @@ impl Link {
         }
     }
 
-    /// The connection ends with a reset when it is closed, if it carries nothing but this exchange.
+    /// Makes the connection end with a reset when it is closed, if it carries only this exchange.
     pub fn reset_on_close(&self) {
         if let Self::H1(link) = self {
             link.stream().reset_on_close();
         }
     }
 
-    /// Returns true if bytes have arrived after the head of CONNECT, including unread ones.
+    /// Returns true if bytes have arrived after the head of CONNECT, also if they have not been read yet.
     pub fn has_more(&mut self) -> bool {
         let mut nobody = Context::from_waker(std::task::Waker::noop());
         match self {
@@ -94,8 +94,8 @@ impl Link {
         }
     }
 
-    /// Gathers small pieces of an origin's body that has to wait, since they cost more memory than
-    /// their bytes; or as much of the body as may be received ahead.
+    /// Receives from an origin while its body has to wait: joins small pieces, which cost more memory
+    /// than their bytes, or receives as much as may be received ahead.
     pub fn gather(&mut self, cx: &mut Context<'_>) {
         match self {
             Self::H2(link) => link.gather(cx),
@@ -134,8 +134,8 @@ impl Link {
         matches!(self, Self::H1(link) if link.takes_files())
     }
 
-    /// Sends the start of a part of a file, without a copy in this process; says how much of it.
-    /// None of it: the file ends before it.
+    /// Sends the start of `part` of a file, without a copy in this process. Returns the number of bytes
+    /// sent; 0 if the file ends before `part`.
     pub fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -158,8 +158,8 @@ impl Link {
         self.poll_send(cx, data)
     }
 
-    /// Waits until a head, or trailers, may be sent; HTTP/1 always has room for the one that it
-    /// sends.
+    /// Waits until a head, or trailers, may be sent. HTTP/1 always has room, because it sends one message
+    /// at a time.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::H1(_) | Self::Cached(_) | Self::Ahead(_) => Poll::Ready(()),
@@ -168,7 +168,7 @@ impl Link {
         }
     }
 
-    /// Returns true if more of a body waits here than fits in an ordinary window.
+    /// Returns true if more bytes of a body wait here than fit into an ordinary flow-control window.
     pub fn holds_grown_window(&self) -> bool {
         match self {
             Self::H1(_) | Self::H2(_) | Self::Cached(_) | Self::Ahead(_) => false,
@@ -176,16 +176,17 @@ impl Link {
         }
     }
 
-    /// The last progress of the peer's other streams, while there is no room for this one's output.
+    /// When the other streams of the peer's connection last made progress; `None` if this stream has room for
+    /// output.
     pub fn left_at(&self) -> Option<Instant> {
         match self {
-            // This is not asked of an origin.
+            // Callers only ask this of clients.
             Self::H1(_) | Self::H2(_) | Self::Cached(_) | Self::Ahead(_) => None,
             Self::Client(link) => link.left_at(),
         }
     }
 
-    /// Waits until everything that was taken has left the process.
+    /// Waits until all bytes accepted for sending have left the process.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         match self {
             Self::H1(link) => link.poll_flush(cx),
@@ -199,17 +200,17 @@ impl Link {
         each!(self, link => link.finish(trailers))
     }
 
-    /// Ready once the peer has given up on the exchange while it was not our turn to read.
+    /// Ready once the peer has given up the exchange. For phases in which nothing is read from it.
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
         match self {
             Self::H1(link) => link.poll_abandoned(cx),
-            // This is not asked of an origin.
+            // Callers only ask this of clients.
             Self::H2(_) | Self::Cached(_) | Self::Ahead(_) => Poll::Pending,
             Self::Client(link) => link.poll_abandoned(cx),
         }
     }
 
-    /// Breaks the exchange off so that the peer cannot mistake the part for a whole message.
+    /// Aborts the exchange so that the peer cannot mistake the sent part for a complete message.
     pub fn abort(&mut self) {
         each!(self, link => link.abort());
     }

@@ -1,4 +1,4 @@
-//! The start of a body: bytes taken before, and bytes that are kept.
+//! The start of a body: bytes that were taken from the source earlier, and bytes kept to be sent again.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use crate::limits::budget::BudgetShare;
 use crate::limits::spool::Reader;
 use crate::transport::outcome::CopyError;
 
-/// Bytes of a body with several readers, with their share of the common memory.
+/// Bytes of a body that several readers use, with their share of the memory budget.
 #[derive(Debug)]
 pub struct SharedStart {
     /// The bytes.
@@ -26,19 +26,19 @@ pub struct SharedStart {
 pub struct KeptStart {
     /// The bytes taken from the source, after filters.
     held: Arc<SharedStart>,
-    /// The number of bytes that the present sink has got.
+    /// The number of bytes that the present sink has received.
     gone: usize,
-    /// The most that is kept.
+    /// The most bytes that are kept.
     pub limit: usize,
 }
 
 impl KeptStart {
-    /// Nothing yet, of which this many bytes may be kept.
+    /// Has no bytes yet; up to `limit` may be kept.
     pub fn new(limit: usize, share: BudgetShare) -> Self {
         Self { limit, ..Self::start(Arc::new(SharedStart { bytes: Vec::new(), share: Some(share) })) }
     }
 
-    /// Bytes that were taken from the source before and not sent. No more is kept.
+    /// Starts with bytes that were taken from the source earlier and not sent. No others are kept.
     pub fn start(held: Arc<SharedStart>) -> Self {
         Self { limit: held.bytes.len(), gone: 0, held }
     }
@@ -58,18 +58,18 @@ impl KeptStart {
         self.held.bytes.get(self.gone..).unwrap_or_default()
     }
 
-    /// Notes that the sink has taken this much of [`Self::due`].
+    /// Records that the sink has accepted the first `count` bytes of [`Self::due`].
     pub fn consume(&mut self, count: usize) {
         self.gone += count;
     }
 
-    /// The next sink begins at the start.
+    /// Makes all kept bytes due again, for another sink.
     fn rewind(&mut self) {
         self.gone = 0;
     }
 
-    /// Also keeps the bytes just sent. Returns false if that is too much; nothing is kept from then
-    /// on.
+    /// Keeps the bytes just sent as well. Returns false if they exceed the limit or the memory; the
+    /// caller keeps nothing from then on.
     #[must_use]
     pub fn append(&mut self, data: &[u8]) -> bool {
         let length = self.len() + data.len();
@@ -91,7 +91,8 @@ impl KeptStart {
         std::mem::replace(&mut self.held, Arc::new(SharedStart { bytes: Vec::new(), share }))
     }
 
-    /// Makes the kept bytes unique, with room for `length`: steps may still read the same ones.
+    /// Copies the kept bytes if steps may still read the same ones, so that they can be changed. Returns
+    /// false if there is no memory for `length` bytes.
     fn own(&mut self, length: usize) -> bool {
         if Arc::get_mut(&mut self.held).is_some() {
             return true;
@@ -105,9 +106,9 @@ impl KeptStart {
     }
 }
 
-/// Appends to bytes that become `most` at the utmost, for which no room is made beyond that, and
-/// counts them in their share. False: there is no memory for that. Room that nothing has been
-/// written to is none that the system has given.
+/// Appends `data` to `bytes`, and counts the new length in their share. The capacity at least doubles
+/// when it grows, but only up to `most`; unwritten capacity is not counted, because the system has not
+/// provided its pages yet. Returns false if there is no memory.
 #[must_use]
 pub fn extend(bytes: &mut Vec<u8>, data: &[u8], most: usize, share: Option<&mut BudgetShare>) -> bool {
     let length = bytes.len() + data.len();
@@ -122,7 +123,7 @@ pub fn extend(bytes: &mut Vec<u8>, data: &[u8], most: usize, share: Option<&mut 
     true
 }
 
-/// The start of a body that was taken from its source before.
+/// The start of a body that was taken from its source earlier.
 #[derive(Debug)]
 pub enum Front {
     /// In memory, and dropped once it has been sent.
@@ -134,14 +135,14 @@ pub enum Front {
         /// Their share of the common memory.
         _share: Option<BudgetShare>,
     },
-    /// In a file: the start can be sent again.
+    /// In a temporary file, from which it can be sent again.
     File(Box<Reader>),
-    /// The body is a file that is served.
+    /// The whole body, which is a static file.
     Document(Box<FileBody>),
 }
 
 impl Front {
-    /// Bytes with their share of the memory; `None` where there are none.
+    /// Bytes with their share of the memory budget; `None` if `bytes` is empty.
     pub fn new(bytes: Text, share: Option<BudgetShare>) -> Option<Self> {
         (!bytes.is_empty()).then_some(Self::Memory { bytes, gone: 0, _share: share })
     }
@@ -188,8 +189,8 @@ impl Front {
 }
 
 impl BodyCopy {
-    /// Starts again for a new sink: the bytes at hand are sent from the beginning, from memory or,
-    /// unless filters have read it, from a file.
+    /// Starts again for a new sink: sends the kept bytes from the beginning. They are in memory, or in a
+    /// file that no filter has read.
     pub fn start_over(&mut self) {
         match (&mut self.front, &mut self.kept) {
             (Some(Front::File(reader)), _) if self.filter.is_none() => {
@@ -203,12 +204,13 @@ impl BodyCopy {
                 }
                 self.waiting = WaitingFor::Source;
             }
-            // No byte was taken yet, or there is no body.
+            // No byte has been taken yet, or there is no body: nothing to do.
             _ => {}
         }
     }
 
-    /// Has the system send a part of a file. `None`: it has to pass through this process.
+    /// Makes the system send a part of a file. Returns `None` if the bytes have to pass through this
+    /// process.
     pub(super) fn poll_send_document(
         &mut self,
         cx: &mut Context<'_>,
@@ -220,7 +222,7 @@ impl BodyCopy {
         }
         let (file, part) = body.cached_part()?;
         let sent = match sink.poll_send_file(cx, file, part) {
-            // A file that ends here has been cut off since its length was told.
+            // The file has become shorter since its length was announced.
             Poll::Ready(Ok(0)) => return Some(Poll::Ready(Err(CopyError::Document))),
             Poll::Ready(Ok(sent)) => sent,
             Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(CopyError::Sink(error)))),

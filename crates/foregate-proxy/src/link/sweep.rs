@@ -1,4 +1,4 @@
-//! Fields that pass without a step of their own: the fields of interim responses, and trailers.
+//! Checks of fields for which no step runs: those of interim responses, and trailers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ pub struct Sweep {
     pub plan: Arc<Plan>,
     /// The owner of the fields.
     pub of: Of,
-    /// The steps that do not count for this exchange, by their number in the plan's list.
+    /// The steps that do not apply to this exchange, by their number in the plan's list.
     pub left_out: Steps,
 }
 
-/// The owner of fields that pass a [`Sweep`].
+/// The message that the fields of a [`Sweep`] belong to.
 pub enum Of {
-    /// The trailers of a request. Names in its head, each with a line end: an origin may merge the
-    /// trailers into fields (RFC 9110, section 6.5.1), and those of the head may have been set or
-    /// checked by steps.
+    /// The trailers of a request. Holds the field names of its head, each with a line end. Trailers with
+    /// these names are removed: an origin may merge trailers into the head's fields (RFC 9110, section
+    /// 6.5.1), which steps may have set or checked.
     Request(Vec<u8>),
     /// The trailers of a response, and interim responses.
     Response,
@@ -43,8 +43,8 @@ impl Of {
 }
 
 impl Sweep {
-    /// Removes the fields that a step does not keep, and trailers of a request whose names its head
-    /// has or modules reserve. If a step panics, all fields are removed.
+    /// Removes the fields that a step rejects, and trailers of a request whose names are in its head or
+    /// reserved by modules. If a step panics, all fields are removed.
     pub fn clean(&self, swept: Swept, fields: &mut HeaderList) {
         let steps = self.of.steps(&self.plan).iter().enumerate();
         let steps = || steps.clone().filter(|(number, _)| !self.left_out.contains(*number));
@@ -76,7 +76,7 @@ pub(super) struct Trailers {
 }
 
 impl BodyCopy {
-    /// Trailers do not go on if Connection of the body's head has named them (RFC 9110, section
+    /// Removes the trailers that `Connection` in the message's head has named (RFC 9110, section
     /// 7.6.1).
     pub fn leave_out(&mut self, named: Option<NamedOptions>) {
         if named.is_some() || self.trailers.is_some() {
@@ -84,7 +84,7 @@ impl BodyCopy {
         }
     }
 
-    /// Trailers of these names do not go on, in any spelling.
+    /// Removes trailers of these names, in any spelling.
     pub fn forbid(&mut self, names: &'static [&'static [u8]]) {
         self.trailers.get_or_insert_default().forbidden = names;
     }
@@ -96,7 +96,7 @@ impl BodyCopy {
         }
     }
 
-    /// Removes the trailers that do not go on.
+    /// Removes the trailers that must not be forwarded.
     pub fn clean(&self, trailers: &mut HeaderList) {
         if trailers.is_empty() {
             return;

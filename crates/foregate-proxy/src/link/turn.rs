@@ -3,19 +3,19 @@
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-/// The number of pieces received in a row. A chunk or a frame of one byte takes as long as one of
-/// hundreds, so counting only bytes would hold the worker for milliseconds.
+/// The most pieces received in a row. A chunk or frame of one byte takes as long as one of hundreds,
+/// so a limit on bytes alone could hold the worker for milliseconds.
 pub const PIECES: u32 = 512;
 
 /// Yields to the runnable tasks of the worker, and to tasks with sockets that have become ready in
 /// the meantime. A task that merely wakes itself is polled several times before the worker polls
 /// its sockets.
 pub fn give_way(cx: &mut Context<'_>) {
-    // Polled once it has left the task with the runtime, to be woken after the next look.
+    // The first poll registers the task with the runtime, which wakes it after it has polled its sockets.
     let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 
-/// Counts the pieces that were there without waiting.
+/// Counts the pieces that were received without waiting.
 #[derive(Debug, Default)]
 pub struct Turn(u32);
 
@@ -32,7 +32,7 @@ impl Turn {
         Poll::Ready(())
     }
 
-    /// There is no input, so the turn ends early.
+    /// Ends the turn early, because there is no input.
     pub fn over(&mut self) {
         self.0 = 0;
     }

@@ -1,8 +1,8 @@
 //! Unread bodies of an HTTP/2 origin connection.
 //!
-//! Windows bound the bytes, but not the frames: each waits in `h2` with memory of its own, and a
-//! byte a frame costs hundreds. So both are counted, by stream: a stream with many waiting frames
-//! takes them out and joins their bytes.
+//! Windows bound the bytes, but not the number of frames: each waiting frame takes memory in `h2`, so
+//! frames of one byte cost hundreds of bytes each. So both are counted for each stream, and a stream
+//! with many waiting frames takes them out of `h2` and joins their bytes.
 
 use std::collections::HashMap;
 use std::task::Waker;
@@ -16,9 +16,9 @@ use crate::transport::frames::{Frame, flag, kind};
 const FRAME: usize = 256;
 /// The approximate overhead of trailers in `h2`.
 const TRAILERS: usize = 1024;
-/// Beyond this number of frames for one stream they are joined.
+/// If more than this many frames of one stream wait, they are joined.
 const MANY: usize = 32;
-/// The number of streams that are counted separately. `h2` has fewer of them at a time.
+/// The most streams that are counted. `h2` has fewer of them at a time.
 const STREAMS: usize = 4096;
 
 /// The unread input of one connection.
@@ -27,13 +27,13 @@ pub struct Unread(Mutex<UnreadStreams>);
 
 #[derive(Debug, Default)]
 struct UnreadStreams {
-    /// The streams with input to come, or with a reader.
+    /// The streams that have a reader or may still get input.
     streams: HashMap<u32, UnreadInput>,
     bytes: usize,
     frames: usize,
     trailers: usize,
-    /// The approximate memory of all of it. It changes with input and with reads: a silent
-    /// connection gives no other occasion to notice.
+    /// The approximate memory of all unread input. It is updated with each input and each read, since
+    /// nothing else happens on a silent connection.
     charge: Charge,
 }
 
@@ -44,21 +44,21 @@ struct UnreadInput {
     frames: usize,
     /// The memory of trailers after the waiting body.
     trailers: usize,
-    /// The stream has ended.
+    /// True once the origin has ended the stream.
     ended: bool,
-    /// The stream has no reader any more: further input is dropped at once.
+    /// True if the stream has no reader any more: further input is dropped at once.
     gone: bool,
     /// The task that joins frames.
     reader: Option<Waker>,
 }
 
 impl Unread {
-    /// Records a stream on which the origin will send. Frames of others are left to `h2`.
+    /// Records a stream on which the origin will send. Frames of unknown streams are not counted.
     pub fn opened(&self, stream: u32) {
         self.0.lock().open(stream);
     }
 
-    /// Records a frame that has come. Of a DATA frame with padding its length is needed.
+    /// Records a frame that has arrived. For a padded DATA frame, `frame` must contain the padding's length.
     pub fn received(&self, frame: &Frame) {
         let ends = matches!(frame.kind, kind::DATA | kind::HEADERS) && frame.has(flag::END_STREAM);
         match frame.kind {
@@ -72,7 +72,7 @@ impl Unread {
 
     fn come(&self, frame: &Frame, ends: bool) {
         let reader = self.0.lock().come(frame, ends);
-        // Outside of the lock, which the woken task may take.
+        // Woken outside of the lock, because the task may take the lock.
         if let Some(reader) = reader {
             reader.wake();
         }
@@ -85,29 +85,29 @@ impl Unread {
         }
     }
 
-    /// The approximate memory of all of it.
+    /// The approximate memory of all unread input.
     #[cfg(test)]
     pub fn held(&self) -> usize {
         self.0.lock().charge.bytes()
     }
 
-    /// A stream has taken a frame.
+    /// Records that the reader of a stream has taken a frame.
     pub(super) fn took_frame(&self, stream: u32) {
         self.0.lock().take(stream, 0, 1);
     }
 
-    /// A stream has used up this many bytes.
+    /// Records that the reader of a stream has consumed this many bytes.
     pub(super) fn took(&self, stream: u32, bytes: usize) {
         self.0.lock().take(stream, bytes, 0);
     }
 
-    /// Returns true if an origin's whole output on a stream, with its end, has arrived and been
-    /// taken. Unknown for one that was reset.
+    /// Returns true if the origin's complete output on a stream, with its end, has arrived and been
+    /// taken. Returns false for a stream that was reset.
     pub(super) fn has_given_all(&self, stream: u32) -> bool {
         self.0.lock().streams.get(&stream).is_some_and(|waiting| waiting.ended && waiting.is_empty())
     }
 
-    /// The stream has no reader any more.
+    /// Records that a stream has no reader any more.
     pub(super) fn forget(&self, stream: u32) {
         self.0.lock().forget(stream);
     }
@@ -149,7 +149,7 @@ impl UnreadStreams {
             self.bytes += frame.content();
             self.frames += 1;
         }
-        // Trailers, or a head that is all of a response.
+        // Trailers, or the head of a response without a body.
         if frame.kind == kind::HEADERS && !waiting.gone && !waiting.ended {
             waiting.trailers = frame.length + TRAILERS;
             self.trailers += waiting.trailers;
@@ -163,7 +163,7 @@ impl UnreadStreams {
         reader
     }
 
-    /// More of a header block has come.
+    /// Counts a further frame of a header block.
     fn go_on(&mut self, frame: &Frame) {
         if let Some(waiting) = self.streams.get_mut(&frame.stream)
             && waiting.trailers > 0
@@ -200,7 +200,7 @@ impl UnreadStreams {
         self.take(stream, usize::MAX, usize::MAX);
         match self.streams.get_mut(&stream) {
             Some(waiting) if waiting.ended => drop(self.streams.remove(&stream)),
-            // Until the stream has been reset, more of it may arrive.
+            // The entry stays: input may arrive until the stream has been reset.
             Some(waiting) => {
                 waiting.gone = true;
                 waiting.reader = None;

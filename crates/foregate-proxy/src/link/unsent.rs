@@ -1,11 +1,11 @@
 //! Pending output of an HTTP/2 origin connection.
 //!
 //! The library `h2` buffers tens of kilobytes of each body. An origin that opens its
-//! windows and does not read would hold those of a hundred requests. So all of it is counted as
-//! memory, and there is a bound for each connection, beyond which streams wait.
+//! windows and does not read could make us buffer that for a hundred requests. So all pending output
+//! is counted as memory, and streams wait once that of their connection exceeds a bound.
 //!
-//! DATA is counted by its [`Piece`]s, as long as `h2` has them. Heads and trailers are maps in `h2`
-//! until their frames are written, which is watched for.
+//! Each [`Piece`] of DATA counts until `h2` drops it. Heads and trailers count until their frames
+//! have been written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,22 +24,22 @@ const FRAME: usize = 256;
 /// The approximate overhead of a head in `h2`, and of each of its fields.
 const HEAD: usize = 512;
 const FIELD: usize = 128;
-/// The least that a stream may send at a time, however little room there is.
+/// A stream may always send at least this many bytes at a time, even if less of the bound is left.
 const LEAST: usize = 4 * 1024;
 /// The amount that a stream may send at a time while others wait for their turn.
 const TURN: usize = 16 * 1024;
 /// The factor by which a starting stream may exceed the bound: small bodies need not wait behind
 /// large ones that take turns.
 const BEGINNING: usize = 2;
-/// Once no more than this part of the bound is used, all waiters are woken: those woken one by one
-/// have left room.
+/// Once at most one part in this many of the bound is used, all waiters are woken, because those woken
+/// one by one have not used all the room.
 const LITTLE: usize = 8;
 
 /// The pending output of one connection.
 #[derive(Debug, Default)]
 pub struct Unsent {
     bytes: AtomicUsize,
-    /// A stream waits for room.
+    /// True while a stream waits for room.
     awaited: AtomicBool,
     waiting: Mutex<RoomWaiters>,
     heads: Mutex<Heads>,
@@ -55,23 +55,23 @@ struct RoomWaiters {
 /// Heads and trailers.
 #[derive(Debug, Default)]
 struct Heads {
-    /// By stream, in the order in which they were handed over.
+    /// The stream and size of each, in the order in which they were passed to `h2`.
     queued: VecDeque<(u32, usize)>,
-    /// Streams with heads that have left before they were counted.
+    /// Streams whose heads were written before they were counted.
     early: Vec<u32>,
     bytes: usize,
     charge: Charge,
 }
 
 impl Unsent {
-    /// The number of bytes that a stream may send now; none beyond the bound. The stream is woken
-    /// when there may be room.
+    /// The number of bytes that a stream may send now. Pending while the bound is exceeded; the stream is
+    /// woken when there may be room.
     pub fn poll_room(&self, cx: &mut Context<'_>, begins: bool) -> Poll<usize> {
         if let Some(room) = self.room(begins) {
             return Poll::Ready(room);
         }
         self.register(cx.waker(), begins);
-        // Output that left in between woke no waiter.
+        // Checked again: output that left before the registration woke no waiter.
         self.room(begins).map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -105,8 +105,8 @@ impl Unsent {
         }
     }
 
-    /// Wakes one waiter: a departing frame usually frees about one stream's worth of budget. Wakes
-    /// all of them before no output is left whose departure could wake another.
+    /// Wakes one waiter, because a departing frame usually frees about one stream's worth of budget. Wakes
+    /// all waiters when little output is left: later there might be no departing frame to wake them.
     fn wake(&self, left: usize) {
         let limit = pressure::largest_unsent();
         let mut waiting = self.waiting.lock();
@@ -128,7 +128,7 @@ impl Unsent {
         woken.beginning.into_iter().chain(woken.amid).for_each(Waker::wake);
     }
 
-    /// Sends trailers on a stream that is known.
+    /// Counts trailers, and sends them with `send`.
     ///
     /// # Errors
     ///
@@ -152,8 +152,8 @@ impl Unsent {
         sent
     }
 
-    /// A head was sent, which opened this stream; it may have left already. This is called for all
-    /// heads of the connection.
+    /// Counts a head that was passed to `h2` and opened this stream. Its frames may have been written
+    /// already. To be called for all heads of the connection.
     pub fn opened(&self, stream: u32, list: &HeaderList) {
         let bytes = size(list);
         let mut heads = self.heads.lock();
@@ -183,14 +183,14 @@ impl Unsent {
         }
     }
 
-    /// The approximate memory of all of it.
+    /// The approximate memory of all pending output.
     #[cfg(test)]
     pub fn held(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 }
 
-/// The approximate memory of a list's map.
+/// The approximate memory of the map that a list becomes in `h2`.
 fn size(list: &HeaderList) -> usize {
     HEAD + list.arena_len() + list.len() * FIELD
 }
@@ -234,7 +234,7 @@ impl Heads {
     }
 }
 
-/// Some of a body, on its way through `h2`.
+/// A piece of a body that is passed to `h2`.
 #[derive(Debug)]
 pub struct Piece {
     bytes: Bytes,

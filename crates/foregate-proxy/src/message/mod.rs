@@ -1,4 +1,4 @@
-//! Messages of HTTP as the proxy understands them, whatever the protocol.
+//! HTTP messages as the proxy understands them, independent of the protocol version.
 
 pub mod request;
 pub mod response;

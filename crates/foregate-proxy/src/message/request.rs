@@ -31,24 +31,24 @@ pub const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncodin
 /// connection.
 #[derive(Debug)]
 pub struct Request {
-    /// As it was received; the fields are edited on the way to the origin.
+    /// The head as it was received. Its fields are edited before the request is sent to the origin.
     pub head: RequestHead,
     /// Set if the method of the head was understood; otherwise the value is meaningless.
     pub has_method: bool,
-    /// When the first byte arrived, if that was before the request was understood.
+    /// When the first byte arrived, if this is known to be earlier than the parsing of the request.
     pub began: Option<Instant>,
     /// The framing of the body.
     pub length: BodyLength,
-    /// The client waits for a 100 before it sends the body.
+    /// Set if the client waits for 100 (Continue) before it sends the body.
     pub expect_continue: bool,
     /// The protocol that the connection or stream is to be switched to.
     pub upgrade: Option<Vec<u8>>,
-    /// The key that an HTTP/1 origin needs when the client's handshake had none (RFC 8441, section
-    /// 5.1).
+    /// The `Sec-WebSocket-Key` for an HTTP/1 origin, if the client's handshake over HTTP/2 has none (RFC
+    /// 8441, section 5.1).
     pub websocket_key: Option<String>,
     /// Set if the client's connection may serve another request after this one.
     pub keep_alive: bool,
-    /// Set if the client's connection uses TLS, or that to a trusted proxy which forwards so.
+    /// Set if the client's connection uses TLS, or if a trusted proxy says that its connection to the client does.
     pub secure: bool,
     /// Host and port that the request is for.
     pub authority: CanonicalAuthority,
@@ -58,23 +58,23 @@ pub struct Request {
     /// Set if an origin gets the target as the client sent it instead of its normal form, because the old proxy normalises it
     /// itself.
     pub keeps_target: bool,
-    /// The authority that the origin gets, where it is not the client's.
+    /// The authority for the origin, if a module has chosen one; otherwise empty.
     origin_authority: String,
     /// The fields of [`onward::CLIENT_CLAIMS`] that a module has set, one bit each.
     claimed: u8,
-    /// Fields in the client's `Connection` that steps have set, while its steps run that see the
-    /// named fields.
+    /// The fields named in the client's `Connection` that steps have set. `Some` between
+    /// [`Self::begin_hop`] and [`Self::end_hop`].
     vouched: Option<Vec<Box<[u8]>>>,
-    /// The length of the fields' memory before a step added any: later fields come from steps.
+    /// The length of the fields' memory before a step added any. Fields beyond it come from steps.
     pub sent: usize,
     /// The memory of the head.
     charge: Charge,
     of_client: Option<HeldHead>,
-    /// The bytes of the exchange, where an origin gets those of the client.
+    /// The bytes of both heads, if the origin gets the client's own head.
     pub verbatim: Option<Box<Verbatim>>,
 }
 
-/// The parts of a request that are changed for another upstream.
+/// Saved values of the parts of a request that [`Request::divert`] changes.
 #[derive(Debug)]
 pub struct Present {
     headers: HeaderList,
@@ -110,7 +110,7 @@ impl Request {
         }
     }
 
-    /// The method as it was sent, also where the rest of the head was refused; empty if none was
+    /// The method as it was sent, also if the rest of the head was refused; empty if no method was
     /// understood.
     pub fn method(&self) -> &[u8] {
         if self.has_method { self.head.method.as_bytes() } else { b"" }
@@ -121,7 +121,7 @@ impl Request {
         if self.secure { "https" } else { "http" }
     }
 
-    /// Asks for the whole, not for a part.
+    /// Makes the request ask for the whole resource instead of a part.
     pub fn ask_for_all(&mut self) {
         self.head.headers.remove_each(&[NameId::Range, NameId::IfRange]);
     }
@@ -129,7 +129,7 @@ impl Request {
     /// Host and port for the origin: those of a module, else of the upstream, else the client's.
     pub fn origin_authority<'r>(&'r self, upstream: &'r settings::UpstreamSettings) -> &'r str {
         match (&*self.origin_authority, &upstream.host) {
-            // The target of CONNECT is no host of the origin's.
+            // CONNECT names the target of the tunnel, which the upstream's host must not replace.
             ("", Some(host)) if self.head.method != Method::Connect => host,
             ("", _) => self.authority.as_str(),
             (set, _) => set,
@@ -141,7 +141,7 @@ impl Request {
         Some(&*self.origin_authority).filter(|authority| !authority.is_empty())
     }
 
-    /// Sets the authority for the origin, as a module would.
+    /// Sets the authority for the origin, as if a module had chosen it.
     pub fn choose_authority(&mut self, authority: &str) {
         authority.clone_into(&mut self.origin_authority);
     }
@@ -157,7 +157,7 @@ impl Request {
         }
     }
 
-    /// The present values of the parts that [`divert`](Self::divert) changes.
+    /// The current values of the parts that [`divert`](Self::divert) changes.
     pub fn present(&self) -> Present {
         let mut target = CanonicalTarget::default();
         target.copy_from(&self.target);
@@ -169,7 +169,7 @@ impl Request {
         }
     }
 
-    /// Restores the request.
+    /// Restores the parts that [`divert`](Self::divert) has changed.
     pub fn return_to(&mut self, present: Present) {
         let Present { headers, target, authority, claimed } = present;
         self.head.headers = headers;
@@ -180,7 +180,7 @@ impl Request {
     /// The target that an origin gets.
     pub fn target_for_origin(&self) -> &[u8] {
         let sent = self.head.target();
-        // One with a scheme and a host is for proxies.
+        // A target with a scheme and a host is meant for proxies, so it is not forwarded as it is.
         if self.keeps_target && sent.starts_with(b"/") { sent } else { self.target.as_bytes() }
     }
 
@@ -189,13 +189,13 @@ impl Request {
         matches!(self.head.method, Method::Get | Method::Head) && self.head.headers.contains(NameId::Range)
     }
 
-    /// Returns true if the bytes after the heads are no longer HTTP once the origin agrees.
+    /// Returns true if the request asks for a tunnel: the bytes after the heads are not HTTP if the origin agrees.
     pub fn opens_tunnel(&self) -> bool {
         self.upgrade.is_some() || self.head.method == Method::Connect
     }
 
-    /// Returns true if HTTP/2 can carry the offered protocol switch (RFC 8441): to WebSocket alone,
-    /// and without a body, since a tunnel begins there with the head.
+    /// Returns true if HTTP/2 can carry the offered protocol switch (RFC 8441): only a switch to
+    /// WebSocket, and only without a body, because in HTTP/2 the tunnel begins right after the head.
     pub fn fits_extended_connect(&self) -> bool {
         self.head.method == Method::Get
             && self.length.is_empty()
@@ -213,8 +213,7 @@ impl Request {
         self.head.method.is_idempotent() && self.head.method != Method::Connect
     }
 
-    /// A copy in its final form for the origin, for a fetch of the same target by GET. It has no
-    /// body.
+    /// A copy that fetches the same target with GET. It has the present fields and no body.
     pub fn for_fetch(&self) -> Self {
         let mut copy = Self::new();
         copy.head.version = Version::Http11;
@@ -238,7 +237,8 @@ impl Request {
         copy
     }
 
-    /// A copy to be served again. `length` frames its body, which is passed again as well.
+    /// A copy that is to be served again. `length` is the framing of its body, which the caller also
+    /// passes again.
     pub fn for_replay(&self, length: BodyLength) -> Self {
         let mut copy = self.as_sent(length);
         copy.head.version = self.head.version;
@@ -246,7 +246,7 @@ impl Request {
         copy
     }
 
-    /// The parts for the access log, while the request itself is elsewhere.
+    /// A copy of the parts that the access log shows, for when another owner has the request itself.
     pub fn shown(&self) -> Self {
         let mut shown = Self::new();
         shown.head.version = self.head.version;
@@ -263,8 +263,8 @@ impl Request {
         shown
     }
 
-    /// Takes the request for one that was made by `https`, or else `http`, whatever the client's
-    /// connection is: the port that is the scheme's own is none of the authority.
+    /// Treats the request as made with `https` if `secure`, else with `http`, regardless of the client's
+    /// connection. The default port of this scheme is removed from the authority.
     pub fn set_secure(&mut self, secure: bool) {
         self.secure = secure;
         if self.head.method != Method::Connect {
@@ -291,7 +291,7 @@ impl Request {
         self.verbatim = None;
     }
 
-    /// Gives back memory that one unusual request needed.
+    /// Frees memory beyond that of an ordinary request.
     pub fn shrink(&mut self) {
         const KEPT: usize = 4096;
         self.head.shrink_to(KEPT, 64);
@@ -300,17 +300,18 @@ impl Request {
         self.count();
     }
 
-    /// Clears the request for reuse. It keeps the memory of an ordinary one, which then counts for no peer.
+    /// Clears the request for reuse by another connection. It keeps the memory of an ordinary request, which counts for no
+    /// client in the meantime.
     pub fn put_away(&mut self) {
         self.clear();
         self.shrink();
-        // The speed at which a head or a host is recognised would reveal another client's requests.
+        // A remembered head or host is recognised faster, which would reveal the requests of the last client to the next.
         self.head.forget();
         self.authority.forget();
         self.charge.set(0);
     }
 
-    /// Its head counts as this client's as well, until the request is over.
+    /// Counts the memory of the head for this client as well, until the request is over.
     pub fn belongs_to(&mut self, client: &Arc<Holdings>) {
         self.of_client = HeldHead::new(client, self.charge.bytes());
     }

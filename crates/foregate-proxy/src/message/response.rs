@@ -7,7 +7,7 @@ use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 
 use crate::limits::pressure::Charge;
 
-/// Fields that identify a body byte by byte (RFC 9530; RFC 1864).
+/// Fields with digests of a body (RFC 9530; RFC 1864).
 const DIGESTS: [&[u8]; 4] = [b"content-digest", b"repr-digest", b"digest", b"content-md5"];
 
 /// The head of a response. Its memory is used again for the next response of a connection.
@@ -23,14 +23,14 @@ impl Response {
         Self { head: ResponseHead::new(), charge: Charge::new() }
     }
 
-    /// Counts the memory, which is held until the client has read the response.
+    /// Counts the memory of the head, which is held until the client has read the response.
     #[inline]
     pub fn count(&mut self) {
         self.charge.set(self.head.memory());
     }
 
-    /// Clears the response for reuse. It keeps the memory of an ordinary one, which then counts for
-    /// no peer.
+    /// Clears the response for reuse by another connection. It keeps the memory of an ordinary response,
+    /// which counts for no client in the meantime.
     pub fn put_away(&mut self) {
         const KEPT: usize = 4096;
         self.head.clear();
@@ -38,9 +38,9 @@ impl Response {
         self.charge.set(0);
     }
 
-    /// Notes that the body will not be the one that its origin described: its length, validators
-    /// and ranges are not true any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns
-    /// how it has to be framed.
+    /// Adapts the head to a body that differs from the origin's: length, validators and ranges do not
+    /// apply any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns the new framing of the
+    /// body.
     pub fn body_changes(&mut self, length: BodyLength) -> BodyLength {
         let headers = &mut self.head.headers;
         headers.remove(NameId::ContentLength);
@@ -50,8 +50,8 @@ impl Response {
     }
 }
 
-/// Removes fields that are wrong for a changed body, of a head or of trailers: digests are removed,
-/// and validators become weak (RFC 9110, section 8.8.1).
+/// Corrects the fields of a head or of trailers for a changed body: removes digests, and makes
+/// validators weak (RFC 9110, section 8.8.1).
 pub fn clean_rewritten(fields: &mut HeaderList) {
     for digest in DIGESTS {
         fields.remove_name(digest);

@@ -1,4 +1,4 @@
-//! Memory for a request and its response, handed on from one to the next of a thread.
+//! Memory for a request and its response, which the requests of a thread reuse one after the other.
 
 use super::request::Request;
 use super::response::Response;
@@ -10,8 +10,8 @@ const KEPT: usize = 128;
 
 /// A request and its response, empty when they are taken.
 ///
-/// Another connection may have used it before. The forwarding fields of that are remembered, which
-/// are used again for the same address alone, and so reveal nothing to others.
+/// Another connection may have used the object before. Its forwarding fields stay in it, but they are
+/// only used again for the same client address, so they reveal nothing to other clients.
 #[derive(Debug)]
 pub struct Scratch {
     /// The request.
@@ -22,7 +22,7 @@ pub struct Scratch {
     pub admitted: Result<(), Unserved>,
 }
 
-/// Why a request is not to be served.
+/// Why a request must not be served.
 #[derive(Debug, Clone, Copy)]
 pub enum Unserved {
     /// The request is malformed.
@@ -37,7 +37,7 @@ thread_local! {
 }
 
 impl Scratch {
-    /// One that lies ready, or a new one.
+    /// An object of this thread's shelf, or a new one.
     pub fn take() -> Box<Self> {
         shelf::take(&SCRATCH).unwrap_or_else(|| {
             Box::new(Self { request: Request::new(), response: Response::new(), admitted: Ok(()) })

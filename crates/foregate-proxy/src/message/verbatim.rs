@@ -1,5 +1,5 @@
-//! The bytes of an exchange with a request that falls back: the old proxy gets the client's own
-//! head, and the client gets the old proxy's.
+//! The original bytes of an exchange that falls back: the old proxy gets the client's own head, and
+//! the client gets the old proxy's own response head.
 //!
 //! This is the one exception to the rule that an origin gets a serialisation of the canonical
 //! request. The client's bytes go on only after the strict parser has read them, and only if
@@ -12,17 +12,17 @@ use foregate_wire::{BodyLength, HeaderList, NameId, RequestHead, Target, connect
 pub struct Verbatim {
     /// The head for the old proxy, line ends and the empty line included.
     pub request: Vec<u8>,
-    /// The head of the response that came last.
+    /// The head of the last response that was received.
     pub response: Vec<u8>,
 }
 
-/// Names that a lenient server may take for a field of framing.
+/// The framing fields, other spellings of which a lenient server may accept.
 const FRAMING: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
 
-/// Returns true if no server can read another message from the bytes of this head than the strict
-/// parser has: each length is there once, no other spelling of its name is, and `Connection` does
-/// not have the next hop drop it. And HTTP itself is not offered in `Upgrade`: such a switch would put
-/// requests out of the proxy's sight.
+/// Returns true if every server reads the same message from the bytes of this head as the strict
+/// parser: the length is stated once, there is no other spelling of a framing field, and `Connection`
+/// does not make the next hop drop one. `Upgrade` must not offer HTTP itself, because the proxy could
+/// not see requests after such a switch.
 pub fn is_safe(head: &RequestHead, length: BodyLength) -> bool {
     let headers = &head.headers;
     let count = |id| headers.count(id);
@@ -38,7 +38,7 @@ pub fn is_safe(head: &RequestHead, length: BodyLength) -> bool {
     agrees && !misspelt && !names_framing(headers) && !connection::offers_http(headers)
 }
 
-/// Returns true if `Connection` names a field of framing or the host.
+/// Returns true if `Connection` names a framing field or `Host`.
 fn names_framing(headers: &HeaderList) -> bool {
     let options = headers.get_all(NameId::Connection).flat_map(|value| value.split(|byte| *byte == b','));
     options.map(<[u8]>::trim_ascii).any(|option| {
@@ -46,7 +46,8 @@ fn names_framing(headers: &HeaderList) -> bool {
     })
 }
 
-/// Returns true if `Host` in the bytes of a head is the authority of its target, which takes its place in the canonical request.
+/// Returns true if each `Host` in the bytes of a head equals the authority in the target, or if the target has none.
+/// The canonical request uses the authority in the target instead of `Host`.
 pub fn names_one_host(bytes: &[u8], head: &RequestHead) -> bool {
     let Ok(target) = Target::parse(&head.method, head.target()) else { return false };
     let Some(authority) = target.authority() else { return true };
@@ -67,7 +68,7 @@ pub fn remove_fields(head: &mut Vec<u8>, names: &[&[u8]]) {
     let mut kept = Vec::with_capacity(head.len());
     let mut is_first = true;
     for line in head.split_inclusive(|byte| *byte == b'\n') {
-        // Empty lines may stand before the request line.
+        // Empty lines may come before the request line.
         let is_start = is_first && line != b"\r\n";
         if is_first || !is_named(line) {
             kept.extend_from_slice(line);

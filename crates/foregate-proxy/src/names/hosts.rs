@@ -1,4 +1,4 @@
-//! The hosts file (`hosts(5)`): addresses of names that need no question.
+//! The hosts file (`hosts(5)`): addresses of names for which no nameserver is asked.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use std::net::IpAddr;
 pub struct Hosts(HashMap<Box<str>, Vec<IpAddr>>);
 
 impl Hosts {
-    /// Reads a file: on each line an address and the names that have it, and after `#` a comment. A name may stand on several lines
-    /// and has all their addresses. A line without an address is passed over, as libc does.
+    /// Parses a file. Each line has an address and the names that have it; `#` begins a comment. A name on several lines
+    /// has all their addresses. A line without an address is skipped, as libc does.
     pub fn parse(text: &str) -> Self {
         let mut hosts: HashMap<Box<str>, Vec<IpAddr>> = HashMap::new();
         for line in text.lines() {
@@ -27,7 +27,7 @@ impl Hosts {
         Self(hosts)
     }
 
-    /// The addresses of a name in lower case, without the dot at its end; none where the file does not have it.
+    /// The addresses of a name, which is in lower case and without a dot at its end; empty if the file does not have it.
     pub fn get(&self, name: &str) -> &[IpAddr] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }

@@ -1,5 +1,6 @@
-//! The last good addresses of names and servers of services, for a process that takes over: it serves with them while its own lookups fail, and
-//! no request waits for the first. JSON: unknown fields are skipped, missing ones have their defaults.
+//! The last good addresses of names and servers of services, for a process that takes over. It uses them while its own
+//! lookups fail, and no request waits for a first lookup. The format is JSON: unknown fields are skipped, missing ones
+//! have their defaults.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,10 +14,10 @@ use super::schedule::Schedule;
 use super::services::ServiceSchedule;
 use super::{NameKey, Resolver, ServiceServer};
 
-/// Names, and services, that go to another process; others are looked up again.
+/// The most names, and the most services, that are passed to another process. It looks up the others itself.
 const NAMES_MOST: usize = 20_000;
 
-/// The knowledge of another process, by name.
+/// The schedules of names and services that come from another process.
 #[derive(Debug, Default)]
 pub(super) struct InheritedNames {
     names: HashMap<NameKey, (Schedule, bool)>,
@@ -24,12 +25,12 @@ pub(super) struct InheritedNames {
 }
 
 impl InheritedNames {
-    /// The schedule of a name, and whether its addresses are all that it has; a new one where nothing is known.
+    /// Takes the schedule of a name, and true if its addresses are complete. Returns a new schedule if nothing is known.
     pub(super) fn take_name(&mut self, key: &NameKey) -> (Schedule, bool) {
         self.names.remove(key).unwrap_or_default()
     }
 
-    /// The schedule of a service.
+    /// Takes the schedule of a service.
     pub(super) fn take_service(&mut self, key: &NameKey) -> ServiceSchedule {
         self.services.remove(key).unwrap_or_default()
     }
@@ -127,12 +128,13 @@ impl Resolver {
         serde_json::to_vec(&state).unwrap_or_default()
     }
 
-    /// Begins with the addresses of another process, for names that are resolved from here on until [`Self::forget_inherited`].
+    /// Takes over the addresses of another process. Names that are first resolved before [`Self::forget_inherited`] start
+    /// with them.
     pub fn restore(&self, bytes: &[u8], now: Instant) {
         let state: NamesState = serde_json::from_slice(bytes).unwrap_or_default();
         let mut inherited = self.shared.inherited.lock();
         for name in state.names.into_iter().take(NAMES_MOST) {
-            // One that is not understood costs no other.
+            // A name that is not understood is skipped, and the others are kept.
             let Ok(name) = serde_json::from_value::<NameState>(name) else { continue };
             let schedule = Schedule::going_on(&name.v4, &name.v6, name.age.map(Duration::from_millis), now);
             inherited.names.insert(NameKey::of(&name.host, name.nameservers), (schedule, name.complete));
@@ -145,7 +147,7 @@ impl Resolver {
         }
     }
 
-    /// Drops the addresses of another process that no name has wanted.
+    /// Drops the inherited addresses that no name has used.
     pub fn forget_inherited(&self) {
         *self.shared.inherited.lock() = InheritedNames::default();
     }

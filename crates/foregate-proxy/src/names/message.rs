@@ -1,14 +1,14 @@
-//! Messages of DNS (RFC 1035): a question for the addresses of a name or the servers of a service,
-//! and the answer to it. Bytes in, values out.
+//! DNS messages (RFC 1035): a question for the addresses of a name or the servers of a service, and the
+//! answer to it. Without I/O.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest name, in the form that it has in messages (RFC 1035, section 2.3.4).
+/// The longest name, as it is encoded in messages, bytes (RFC 1035, section 2.3.4).
 const NAME_LIMIT: usize = 255;
 const LABEL_LIMIT: usize = 63;
 const HEADER: usize = 12;
-/// Aliases that are followed within one answer.
+/// The most aliases that are followed within one answer.
 const ALIASES_LIMIT: usize = 16;
 
 const CLASS_IN: u16 = 1;
@@ -22,7 +22,7 @@ const OPCODE: u16 = 0x7800;
 const CODE: u16 = 0x000f;
 const CODE_NO_NAME: u16 = 3;
 
-/// A type of records that is asked for.
+/// The type of the records that a question asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
     /// Addresses of IPv4.
@@ -38,11 +38,11 @@ pub enum RecordKind {
 pub struct Target {
     /// Servers with a lower number are preferred.
     pub priority: u16,
-    /// Its share among servers of the same priority.
+    /// The server's share of the requests among servers of the same priority.
     pub weight: u16,
     /// Its port.
     pub port: u16,
-    /// Its name. The root: the service is not offered.
+    /// The name of the server. The root means that the service is not offered.
     pub name: Name,
 }
 
@@ -56,7 +56,7 @@ impl RecordKind {
     }
 }
 
-/// The content of a record, which lies between these places of the message.
+/// The content of a record.
 enum Content {
     Address(IpAddr),
     Target(Target),
@@ -69,7 +69,7 @@ impl Content {
             RecordKind::A => Self::Address(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into()),
             RecordKind::Aaaa => Self::Address(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into()),
             RecordKind::Srv => {
-                // Its name is not compressed (RFC 2782), but some servers do so.
+                // The name must not be compressed (RFC 2782), but some nameservers compress it.
                 let (name, behind) = Name::read(message, at + 6)?;
                 let number = |place: usize| number_at(message, at + place);
                 let [priority, weight, port] = [number(0)?, number(2)?, number(4)?];
@@ -79,13 +79,13 @@ impl Content {
     }
 }
 
-/// An absolute name, in lower case and in the form that it has in messages, without compression.
+/// An absolute name in lower case, encoded as in messages but without compression.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(Vec<u8>);
 
 impl Name {
-    /// The name that `text` is, without search list; a dot at the end changes nothing. `None` where
-    /// a label or the whole has a length that no name has.
+    /// Parses `text` as an absolute name; a dot at its end is optional. Returns `None` if a label or the
+    /// whole name has an invalid length.
     pub fn new(text: &str) -> Option<Self> {
         let mut wire = Vec::with_capacity(text.len() + 2);
         for label in text.strip_suffix('.').unwrap_or(text).split('.') {
@@ -102,7 +102,7 @@ impl Name {
         self.0.len() <= 1
     }
 
-    /// Returns true if it consists of letters, digits, `-` and `_`, as names of hosts do.
+    /// Returns true if the name can be that of a host: it consists of letters, digits, `-` and `_`.
     pub fn is_host(&self) -> bool {
         let mut rest = &*self.0;
         while let Some((label, after)) =
@@ -116,8 +116,8 @@ impl Name {
         !self.is_root()
     }
 
-    /// Reads a name at `at`, following pointers; also returns the position after it. Pointers only
-    /// lead backwards, so that there is an end.
+    /// Reads the name at `at`, and follows compression pointers. Also returns the position after the name.
+    /// Pointers must lead backwards, so that they cannot form a loop.
     fn read(message: &[u8], at: usize) -> Option<(Self, usize)> {
         let (mut wire, mut at, mut behind) = (Vec::new(), at, None);
         let mut before = at;
@@ -166,7 +166,7 @@ impl fmt::Debug for Name {
 /// A question for records of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// A number that cannot be guessed.
+    /// The id of the message: an unpredictable number.
     pub id: u16,
     /// The name that is asked for.
     pub name: Name,
@@ -177,21 +177,22 @@ pub struct Question {
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameserverReply {
-    /// The addresses, and how many seconds all records on the way to them are valid.
+    /// The addresses, and the number of seconds for which they and all aliases that lead to them are valid.
     Addresses(Vec<IpAddr>, u32),
-    /// The servers of the service, and how long the records are valid.
+    /// The servers of the service, and the number of seconds for which the records are valid.
     Targets(Vec<Target>, u32),
-    /// The name is an alias of one without records in the answer.
+    /// The name is an alias, and the answer has no records of the name that it leads to, which is returned
+    /// with the number of seconds for which the alias is valid.
     Alias(Name, u32),
     /// The name has no record of this type.
     NoRecord,
     /// There is no such name.
     NoName,
-    /// The answer did not fit; TCP has room for it.
+    /// The answer did not fit into a UDP message: the question has to be asked over TCP.
     Truncated,
-    /// The server failed, or refused to answer: the response code.
+    /// The server failed, or refused to answer, with this response code.
     Code(u16),
-    /// The server sent something that is no answer.
+    /// The server sent a message that is no usable answer.
     Malformed,
 }
 
@@ -208,8 +209,8 @@ impl Question {
         message
     }
 
-    /// Reads a message as the answer to this question; `None` if it belongs to another question, or
-    /// to none.
+    /// Reads a message as the answer to this question. Returns `None` if it does not belong to this
+    /// question.
     pub fn reply(&self, message: &[u8]) -> Option<NameserverReply> {
         let header = |number: usize| number_at(message, number * 2);
         let (id, flags) = (header(0)?, header(1)?);
@@ -219,8 +220,8 @@ impl Question {
         let code = flags & CODE;
         let [questions, answers, authorities, additional] = [header(2)?, header(3)?, header(4)?, header(5)?];
         if questions == 0 && code != 0 {
-            // Some servers do not repeat a question that they do not answer. An answer of this kind
-            // changes nothing.
+            // Some servers do not repeat the question in an error. Such an error is not trusted to say that
+            // the name does not exist.
             return Some(if code == CODE_NO_NAME {
                 NameserverReply::Malformed
             } else {
@@ -243,14 +244,14 @@ impl Question {
         }
         let knows = flags & (FLAG_AUTHORITATIVE | FLAG_RECURSION_AVAILABLE) != 0;
         if answers == 0 && !knows && authorities > 0 && additional == 0 {
-            // A server that only refers to other servers and asks none itself (libc skips it as
-            // well).
+            // A referral: the server only names other servers, and does not ask them itself. libc
+            // skips such a server as well.
             return Some(NameserverReply::Malformed);
         }
         Some(self.answer(message, at + 4, answers).unwrap_or(NameserverReply::Malformed))
     }
 
-    /// Reads the records of the answer; `None` where they are cut or broken.
+    /// Reads the records of the answer; `None` if they are truncated or malformed.
     fn answer(&self, message: &[u8], mut at: usize, count: u16) -> Option<NameserverReply> {
         let (mut aliases, mut contents) = (Vec::new(), Vec::new());
         for _ in 0..count {
@@ -258,7 +259,7 @@ impl Question {
             let (kind, class) = (number_at(message, behind)?, number_at(message, behind + 2)?);
             let ttl =
                 u32::from(number_at(message, behind + 4)?) << 16 | u32::from(number_at(message, behind + 6)?);
-            // RFC 2181, section 8.
+            // A TTL with the highest bit set counts as 0 (RFC 2181, section 8).
             let ttl = if ttl > i32::MAX.cast_unsigned() { 0 } else { ttl };
             let data = behind + 10;
             at = data + usize::from(number_at(message, behind + 8)?);
@@ -283,7 +284,7 @@ impl Question {
         None
     }
 
-    /// The records that belong to a name, if there are any.
+    /// The records of a name among those of the answer, if there are any.
     fn records_of(
         &self,
         name: &Name,

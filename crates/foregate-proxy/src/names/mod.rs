@@ -1,12 +1,12 @@
 //! Addresses of origins' names, looked up off the request path.
 //!
 //! Each name has one task that looks it up again when its records expire, and at once when the
-//! system's files change. A request reads the addresses that are known; it never waits for a
-//! lookup, unless it is the first.
+//! system's files change. A request uses the addresses that are known; it never waits for a
+//! lookup, except for the first lookup of a name.
 //!
-//! Pure are `hosts.rs` and `resolv_conf.rs` (the system's files), `message.rs` (questions and
-//! answers) and `schedule.rs` (which answers count, and when to ask again). `services.rs` keeps the
-//! servers of services. `stub.rs` asks nameservers, `system.rs` reads files.
+//! The following modules do no I/O: `hosts.rs` and `resolv_conf.rs` (the system's files), `message.rs`
+//! (questions and answers) and `schedule.rs` (the answers that count, and the time of the next lookup).
+//! `services.rs` keeps the servers of services, `stub.rs` asks nameservers, and `system.rs` reads files.
 
 mod hosts;
 mod inheritance;
@@ -46,22 +46,21 @@ use crate::counters::metrics::{Metrics, NameCounters};
 use crate::random;
 use crate::time::clock::Clock;
 
-/// Lookups at a time; more wait for their turn.
+/// The most lookups at a time; further ones wait for their turn.
 const CONCURRENT_LOOKUPS: usize = 16;
-/// How often the system's files are looked at.
+/// The interval at which the system's files are checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// While nothing is known of a name, the second family is waited for so long after the first (RFC
-/// 8305, section 3).
+/// How long a lookup waits for the second address family after the first has arrived, while no
+/// addresses of the name are known (RFC 8305, section 3).
 const PATIENCE_AT_FIRST: Duration = Duration::from_millis(50);
-/// The patience once addresses are known.
+/// As [`PATIENCE_AT_FIRST`], once addresses are known.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A request for a name without addresses brings the next lookup forward, to so long after the last
-/// one.
+/// If a request needs a name without addresses, the next lookup begins this long after the last one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often the same trouble with a name is logged.
 const TOLD_EVERY: Duration = Duration::from_secs(30);
 
-/// Resolves names and keeps them fresh. A clone shares the names.
+/// Resolves names, and keeps their addresses up to date. A clone shares the names.
 #[derive(Debug, Clone)]
 pub struct Resolver {
     shared: Arc<ResolverShared>,
@@ -71,27 +70,27 @@ struct ResolverShared {
     source: Arc<AddressSource>,
     names: Mutex<HashMap<NameKey, Weak<ResolvedName>>>,
     services: Mutex<HashMap<NameKey, Weak<Service>>>,
-    /// Addresses from another process, until this one serves.
+    /// The addresses from another process; dropped once this process serves.
     inherited: Mutex<InheritedNames>,
 }
 
-/// A name as it is configured, and the servers that are asked for it, where they are not the
-/// system's.
+/// A name as configured, and the nameservers to ask for it; `None` for the system's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct NameKey {
     host: Arc<str>,
     servers: Option<Arc<[SocketAddr]>>,
 }
 
-/// The source of addresses, and the turns of lookups.
+/// The state that the tasks of all names share: the source of addresses, and the limit on concurrent
+/// lookups.
 struct AddressSource {
     clock: Clock,
     lookup: Box<dyn Lookup>,
     turns: Semaphore,
     metrics: Arc<Metrics>,
-    /// Changes with the files that lookups depend on.
+    /// Notified when the files that lookups depend on have changed.
     changes: watch::Sender<()>,
-    /// Changes with the servers of any service.
+    /// Changes whenever the servers of any service change.
     services: watch::Sender<u64>,
     watching: AtomicBool,
 }
@@ -106,18 +105,18 @@ impl fmt::Debug for ResolverShared {
 pub struct ResolvedName {
     key: NameKey,
     current: ArcSwapOption<Arc<[IpAddr]>>,
-    /// The nameservers say that it has no address.
+    /// True if the nameservers say that the name has no address.
     absent: AtomicBool,
-    /// The addresses are all that it has.
+    /// True if the known addresses are all addresses of the name.
     complete: AtomicBool,
-    /// True once a lookup has ended, well or not.
+    /// True once a lookup has ended, successful or not.
     looked_up: watch::Sender<bool>,
-    /// A request needs the name.
+    /// Notified when a request needs the name and it has no addresses.
     wanted: Arc<Notify>,
     counters: Arc<NameCounters>,
     /// The parameters of the name's task; taken when it starts.
     start: Mutex<Option<Arc<AddressSource>>>,
-    /// The results of lookups, which the task alone changes.
+    /// The results of lookups, which only the task changes.
     schedule: Mutex<Schedule>,
 }
 
@@ -128,7 +127,7 @@ impl fmt::Debug for ResolvedName {
 }
 
 impl Resolver {
-    /// A resolver by the system's files.
+    /// A resolver that uses the system's files and nameservers.
     pub fn new(metrics: Arc<Metrics>, clock: Clock) -> Self {
         let lookup = SystemLookup { system: System::new(Paths::default()), stub: Stub::default() };
         Self::with_lookup(Box::new(lookup), metrics, clock)
@@ -153,8 +152,9 @@ impl Resolver {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Starts to keep the servers of the service `name` (such as `_http._tcp.app.internal`, in
-    /// lower case); the same value for the same name. `servers` are as for [`Self::resolve`].
+    /// Starts to keep the servers of the service `name` up to date (such as `_http._tcp.app.internal`, in
+    /// lower case). Calls with the same arguments return the same value. `servers` are as for
+    /// [`Self::resolve`].
     pub fn service(&self, name: &str, servers: Option<&Arc<[SocketAddr]>>) -> Arc<Service> {
         let key = NameKey { host: name.into(), servers: servers.cloned() };
         let mut services = self.shared.services.lock();
@@ -169,15 +169,15 @@ impl Resolver {
         service
     }
 
-    /// Tells of changes in the servers of any service.
+    /// A receiver that is notified when the servers of any service change.
     pub fn service_changes(&self) -> watch::Receiver<u64> {
         self.shared.source.services.subscribe()
     }
 
-    /// Starts to keep `host` (in lower case) resolved; the same value for the same name. A dot at
-    /// its end says that no search list is used. `servers` are asked instead of the system's; no
-    /// file is read for them. `localhost` and addresses need no lookup. A name that does not
-    /// resolve is tried again and again.
+    /// Starts to keep `host` (in lower case) resolved. Calls with the same arguments return the same
+    /// value. A dot at the end of `host` means that no search list is used. If there are `servers`, they
+    /// are asked instead of the system's nameservers, and the hosts file is not used. `localhost` and
+    /// addresses need no lookup. A name that does not resolve is tried again and again.
     ///
     /// Outside of a runtime no lookup is made; [`ResolvedName::start`] or the first [`ResolvedName::wait`]
     /// starts it then.
@@ -222,34 +222,34 @@ fn fixed_addresses(host: &str) -> Option<Arc<[IpAddr]>> {
 }
 
 impl ResolvedName {
-    /// Its addresses, alternating between the families; `None` if none are known (yet, or any
-    /// more). Costs little more than a pointer read. The same `Arc` as long as the set is the same.
+    /// The addresses of the name, alternating between the families; `None` if none are known (yet, or any
+    /// more). Costs little more than a pointer read. Returns the same `Arc` until the addresses change.
     pub fn addresses(&self) -> Option<Arc<[IpAddr]>> {
         self.current.load().as_deref().cloned()
     }
 
-    /// Returns true if the nameservers say that it has no address, rather than nothing being known.
+    /// Returns true if the nameservers say that the name has no address; false also if nothing is known.
     pub fn is_absent(&self) -> bool {
         self.absent.load(Ordering::Relaxed)
     }
 
-    /// Returns true if its addresses are complete, and not a part of many.
+    /// Returns true if the known addresses are all addresses of the name.
     pub fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Relaxed)
     }
 
-    /// Its metrics.
+    /// The metrics of the name.
     pub fn counters(&self) -> &Arc<NameCounters> {
         &self.counters
     }
 
-    /// Its addresses, waiting at most `limit` for the first lookup to end; later calls do not wait.
-    /// Where there are none it is soon looked up again.
+    /// The addresses of the name. Waits at most `limit` for the first lookup to end; later calls do not
+    /// wait. If no addresses are known, the next lookup begins soon.
     pub async fn wait(self: &Arc<Self>, limit: Duration) -> Option<Arc<[IpAddr]>> {
         if !*self.looked_up.borrow() {
             self.start();
             let mut looked_up = self.looked_up.subscribe();
-            // After the time limit, the known addresses count.
+            // After the time limit, the addresses known by then are returned.
             let _ = tokio::time::timeout(limit, looked_up.wait_for(|done| *done)).await;
         } else if self.current.load().is_none() {
             self.wanted.notify_one();
@@ -324,13 +324,13 @@ async fn keep(resolved: Weak<ResolvedName>, source: Arc<AddressSource>) {
         tokio::select! {
             () = sleep(wait) => {}
             () = wanted => {}
-            // The sender lives as long as the source, which this task has a part in.
+            // The sender cannot have been dropped, because this task holds the source.
             _ = changes.changed(), if key.servers.is_none() => {}
         }
     }
 }
 
-/// Looks at the system's files as long as there is a resolver.
+/// Watches the system's files as long as a resolver exists.
 async fn watch_files(source: Weak<AddressSource>) {
     loop {
         match source.upgrade() {
@@ -347,7 +347,7 @@ async fn watch_files(source: Weak<AddressSource>) {
 struct Trouble(Option<(String, Instant)>);
 
 impl Trouble {
-    /// Logs a lookup with missing results, and the first complete one after it.
+    /// Logs a lookup with missing results, and the first complete lookup after it.
     fn tell(&mut self, host: &str, outcome: &LookupOutcome, knowledge: &Knowledge, now: Instant) {
         let reason = match outcome {
             LookupOutcome::Found(NameAddresses { doubt: None, .. }) => {
@@ -370,7 +370,7 @@ impl Trouble {
         }
     }
 
-    /// Returns true if operators did not get this report a moment ago, and records it.
+    /// Returns true if this report was not logged a moment ago, and records it as logged.
     fn is_news(&mut self, told: String, now: Instant) -> bool {
         let last = self.0.as_ref();
         let is_news =
@@ -387,19 +387,20 @@ type LookupFuture<'a> = Pin<Box<dyn Future<Output = LookupOutcome> + Send + 'a>>
 
 /// A source of addresses.
 trait Lookup: Send + Sync {
-    /// Looks a name up. Once one address family has been found, the other one is waited for at most `patience`.
+    /// Looks a name up. Once one address family has been found, waits at most `patience` for the other.
     fn lookup<'a>(&'a self, key: &'a NameKey, patience: Duration) -> LookupFuture<'a>;
 
     /// Looks for the servers of a service.
     fn services<'a>(&'a self, key: &'a NameKey) -> ServiceFuture<'a>;
 
-    /// Looks at the files that lookups depend on. Returns true if they have changed.
+    /// Checks the files that lookups depend on. Returns true if they have changed.
     fn look(&self) -> bool {
         false
     }
 }
 
-/// The hosts file first, then the nameservers of the configuration or of the system.
+/// Looks names up in the hosts file first, then asks the nameservers of the configuration or of the
+/// system.
 struct SystemLookup {
     system: System,
     stub: Stub,

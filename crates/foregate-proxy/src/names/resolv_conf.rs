@@ -1,29 +1,29 @@
-//! The resolver's configuration (`resolv.conf(5)`), and the names that are asked for by it.
+//! The resolver's configuration (`resolv.conf(5)`), and the names that are looked up according to it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-/// Nameservers of a file; more are left out, as libc leaves out those beyond three.
+/// The most nameservers of a file; further ones are ignored. (libc ignores those beyond three.)
 const SERVERS_LIMIT: usize = 8;
-/// Domains of a search list; more are left out.
+/// The most domains of a search list; further ones are ignored.
 const SEARCH_LIMIT: usize = 32;
 
 /// The nameservers, and the way to ask them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nameservers {
-    /// In the order in which they are asked.
+    /// The nameservers, in the order in which they are asked.
     pub servers: Vec<SocketAddr>,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     pub timeout: Duration,
-    /// How often all servers are asked.
+    /// How often all servers are asked before a lookup fails.
     pub attempts: usize,
-    /// Lookups begin at each of the servers in turn.
+    /// True if successive lookups begin at successive servers.
     pub rotate: bool,
-    /// All questions go over TCP.
+    /// True if all questions are asked over TCP.
     pub tcp: bool,
-    /// The families of addresses are asked for one after the other.
+    /// True if the two address families are asked for one after the other.
     pub one_at_a_time: bool,
-    /// No server is asked for IPv6 addresses.
+    /// True if IPv6 addresses are not asked for.
     pub only_v4: bool,
 }
 
@@ -47,17 +47,17 @@ impl Nameservers {
 pub struct ResolvConf {
     /// The servers. Never empty.
     pub nameservers: Nameservers,
-    /// The domains in which a name is looked for, without the dots at their ends. An empty one is
-    /// the root.
+    /// The search list: domains that are appended to a name, without a dot at their ends. An empty one is the
+    /// root.
     pub search: Vec<String>,
-    /// A name with so many dots is asked for as it is before the search list is used.
+    /// A name with at least this many dots is looked up as it is before the search list is used.
     pub ndots: usize,
 }
 
 impl ResolvConf {
-    /// Parses a file. Its servers listen on `port`. The default search list is the domain of
-    /// `hostname`. Without a server, one on this machine is asked. `interface` gives the number of
-    /// a network interface. Unknown lines are skipped. All of it as libc does.
+    /// Parses a file as libc does. The servers listen on `port`. The default search list is the domain of
+    /// `hostname`; the default server is this machine. `interface` returns the number of a network
+    /// interface. Unknown lines are skipped.
     pub fn parse(text: &str, port: u16, hostname: &str, interface: impl Fn(&str) -> Option<u32>) -> Self {
         let domain = hostname.trim().split_once('.').map(|(_, domain)| domain);
         let search = domain.into_iter().filter_map(search_domain).collect();
@@ -103,8 +103,8 @@ impl ResolvConf {
         }
     }
 
-    /// The absolute names that `host` may stand for, in the order in which they are asked for. One
-    /// that ends in a dot stands for itself.
+    /// The absolute names that `host` may mean, in the order in which they are looked up. A name with a
+    /// dot at its end only means itself.
     pub fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(absolute) = host.strip_suffix('.') {
             return vec![absolute.to_owned()];
@@ -130,7 +130,7 @@ fn search_domain(word: &str) -> Option<String> {
     (word == "." || !domain.is_empty()).then_some(domain)
 }
 
-/// An address, with the interface after `%` where it is of the link alone.
+/// Parses the address of a server; a link-local address may have its interface after `%`.
 fn server_address(word: &str, port: u16, interface: impl Fn(&str) -> Option<u32>) -> Option<SocketAddr> {
     if let Ok(address) = word.parse::<IpAddr>() {
         return Some(SocketAddr::new(address, port));

@@ -1,25 +1,25 @@
-//! The addresses believed for a name, and the time of the next lookup. Pure: outcomes and the time
-//! in, addresses and waits out.
+//! Decides which addresses of a name are used, and when to look it up again. Without I/O: takes the
+//! outcomes of lookups and the time, and returns addresses and waiting times.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The shortest time for which records are believed, whatever they say.
+/// The shortest time for which records are used; a lower TTL counts as this one.
 pub const TTL_MIN: Duration = Duration::from_secs(1);
-/// The longest TTL that counts.
+/// The longest time for which records are used; a higher TTL counts as this one.
 pub const TTL_MAX: Duration = Duration::from_secs(300);
 /// How long addresses are used after the last successful lookup, while further lookups fail.
 pub const LAST_GOOD: Duration = Duration::from_secs(3600);
-/// Answers in a row by which a name that had addresses has none. A single one may come from a
-/// nameserver that has just started.
+/// The number of answers in a row that have to say that a name has no address, before its known
+/// addresses are dropped. A single one may come from a nameserver that has just started.
 pub const ABSENCES: u32 = 3;
-/// The wait between the lookups that confirm a change.
+/// The wait between the lookups that confirm that a name has no address any more.
 pub const CONFIRM_AFTER: Duration = Duration::from_secs(5);
-/// The wait after a first failed lookup; it doubles with each one, up to [`RETRY_MAX`].
+/// The wait after the first failed lookup. It doubles with each further failure, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// See [`RETRY_MIN`].
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Addresses kept of each family of a name; more are left out.
+/// The most addresses kept for each family of a name; further ones are ignored.
 const ADDRESSES_LIMIT: usize = 128;
 
 /// The outcome of a lookup.
@@ -27,7 +27,7 @@ const ADDRESSES_LIMIT: usize = 128;
 pub enum LookupOutcome {
     /// The name has addresses.
     Found(NameAddresses),
-    /// The name has none, according to a responsible server.
+    /// The name has no addresses, according to an authoritative server.
     Absent(Absence),
     /// No server could answer, for this reason.
     Failed(String),
@@ -42,13 +42,13 @@ pub struct NameAddresses {
     pub v6: Option<Vec<IpAddr>>,
     /// How long the records are valid.
     pub valid_for: Duration,
-    /// Set if these are all addresses of the name. Nameservers may return a different part of many each time.
+    /// Set if these are all addresses of the name. Otherwise nameservers may return different ones each time.
     pub complete: bool,
     /// The reason why an earlier name of the search list, which may be the intended one, could not be looked up.
     pub doubt: Option<String>,
 }
 
-/// How a name can have no address.
+/// Why a name has no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Absence {
     /// NXDOMAIN.
@@ -62,7 +62,7 @@ pub enum Absence {
     WithoutServer,
 }
 
-/// The knowledge about a name.
+/// The current knowledge about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Knowledge {
     /// The addresses of the name, never empty.
@@ -80,7 +80,8 @@ pub struct Schedule {
     v6: LastGood,
     /// Lookups that failed in a row, in whole or in part.
     failures: u32,
-    /// Absences in a row; lookups that failed between them say nothing.
+    /// The number of answers in a row that said that the name has no address. Failed lookups between them
+    /// are ignored.
     absences: u32,
 }
 
@@ -104,7 +105,8 @@ impl LastGood {
 }
 
 impl Schedule {
-    /// A schedule that goes on with addresses of another process; each family with the time since they were confirmed.
+    /// A schedule that starts with the addresses of another process. `age` is the time since the addresses of each family
+    /// were confirmed.
     pub fn going_on(v4: &[IpAddr], v6: &[IpAddr], age: [Duration; 2], now: Instant) -> Self {
         let family = |addresses: &[IpAddr], is_v4: bool, age: Duration| {
             let addresses = addresses.iter().copied().filter(|address| address.is_ipv4() == is_v4);
@@ -116,7 +118,7 @@ impl Schedule {
         Self { v4: family(v4, true, v4_age), v6: family(v6, false, v6_age), ..Self::default() }
     }
 
-    /// The addresses of IPv4 and IPv6 that are believed, each with the time since they were confirmed.
+    /// The current addresses of IPv4 and IPv6, each with the time since they were confirmed.
     pub fn last_good(&self, now: Instant) -> [(&[IpAddr], Duration); 2] {
         [&self.v4, &self.v6].map(|family| {
             let age = family.0.as_ref().map(|(_, at)| now.saturating_duration_since(*at));
@@ -124,8 +126,8 @@ impl Schedule {
         })
     }
 
-    /// Records a lookup; returns the knowledge from now on, and the time until the next lookup.
-    /// `random` spreads the lookups of many names.
+    /// Records the outcome of a lookup. Returns the knowledge from now on, and the time until the next
+    /// lookup. `random` spreads the lookups of many names.
     pub fn next(&mut self, now: Instant, outcome: LookupOutcome, random: u64) -> (Knowledge, Duration) {
         let wait = match outcome {
             LookupOutcome::Found(found) if found.doubt.is_none() || !self.has_addresses(now) => {
@@ -177,7 +179,7 @@ impl Schedule {
         !self.addresses(now).is_empty()
     }
 
-    /// The addresses that are believed.
+    /// The current addresses of both families.
     pub fn addresses(&mut self, now: Instant) -> Vec<IpAddr> {
         self.v4.update(None, now);
         self.v6.update(None, now);
@@ -185,12 +187,12 @@ impl Schedule {
     }
 }
 
-/// Up to an eighth longer.
+/// Lengthens a wait by up to an eighth, at random.
 pub fn spread(wait: Duration, random: u64) -> Duration {
     wait + wait.mul_f64((random % 1024) as f64 / 1024.0 / 8.0)
 }
 
-/// The wait after a failed lookup, when this many have failed before it.
+/// The wait after a failed lookup that came after `times` failed ones.
 pub fn doubled(times: u32) -> Duration {
     RETRY_MIN.saturating_mul(1 << times.min(16)).min(RETRY_MAX)
 }

@@ -1,4 +1,5 @@
-//! Servers of services (SRV records, RFC 2782), looked up off the request path like addresses.
+//! The servers of services (SRV records, RFC 2782). Like addresses, they are looked up outside of
+//! requests.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -15,7 +16,7 @@ use super::schedule::{ABSENCES, Absence, CONFIRM_AFTER, LAST_GOOD, TTL_MAX, TTL_
 use super::{AGAIN_AFTER, AddressSource, NameKey, Trouble, watch_files};
 use crate::random;
 
-/// Servers of a service that are used; those of the highest priority numbers are left out.
+/// The most servers of a service that are used; those with the highest priority numbers are ignored.
 const SERVERS_LIMIT: usize = 128;
 
 /// The outcome of a lookup.
@@ -23,11 +24,12 @@ const SERVERS_LIMIT: usize = 128;
 pub enum ServiceOutcome {
     /// The service has servers.
     Found {
-        /// The targets as in the answer of the nameserver.
+        /// The servers of the service as the nameserver lists them.
         targets: Vec<Target>,
         /// How long the records are valid.
         valid_for: Duration,
-        /// Why an earlier name of the search list could not be asked for.
+        /// The reason why an earlier name of the search list, which may be the intended one, could not be looked
+        /// up.
         doubt: Option<String>,
     },
     /// The service has no server, according to an authoritative nameserver.
@@ -43,9 +45,9 @@ pub struct ServiceServer {
     pub host: Arc<str>,
     /// Its port.
     pub port: u16,
-    /// 0 for those that are preferred, 1 for the next ones, and so on.
+    /// The position of its priority: 0 for preferred servers, 1 for the next ones, and so on.
     pub rank: u16,
-    /// The share among servers of the same rank.
+    /// The server's share of the requests among servers of the same rank.
     pub weight: u16,
 }
 
@@ -56,7 +58,7 @@ pub struct Service {
     looked_up: watch::Sender<bool>,
     wanted: Arc<Notify>,
     start: Mutex<Option<Arc<AddressSource>>>,
-    /// The results of lookups, which the task alone changes.
+    /// The results of lookups, which only the task changes.
     pub(super) schedule: Mutex<ServiceSchedule>,
 }
 
@@ -79,28 +81,29 @@ impl Service {
         }
     }
 
-    /// The servers, with the first rank first; none while none are known. The same `Arc` until they
-    /// change.
+    /// The servers, with the first rank first; `None` while none are known. Returns the same `Arc` until
+    /// they change.
     pub fn servers(&self) -> Option<Arc<[ServiceServer]>> {
         self.current.load().as_deref().cloned()
     }
 
-    /// Waits until its first lookup has ended, well or not.
+    /// Waits until the first lookup of the service has ended, successful or not.
     pub async fn looked_up(self: &Arc<Self>) {
         self.start();
         let mut looked_up = self.looked_up.subscribe();
-        // The sender is part of this value.
+        // The sender cannot have been dropped: `self` holds it.
         let _ = looked_up.wait_for(|done| *done).await;
     }
 
-    /// A request needs its servers: the next lookup is brought forward where there are none.
+    /// Tells that a request needs the servers of the service: if none are known, the next lookup begins
+    /// soon.
     pub fn want(&self) {
         if self.current.load().is_none() {
             self.wanted.notify_one();
         }
     }
 
-    /// Starts its task, once, if there is a runtime.
+    /// Starts the task of the service, unless it has been started or there is no runtime.
     pub fn start(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else { return };
         if let Some(source) = self.start.lock().take() {
@@ -111,7 +114,7 @@ impl Service {
         }
     }
 
-    /// Stores the servers that are known from now on. Returns true if they have changed.
+    /// Replaces the known servers. Returns true if they have changed.
     fn store(&self, servers: Option<Vec<ServiceServer>>) -> bool {
         let differs = self.servers().as_deref() != servers.as_deref();
         if differs {
@@ -190,7 +193,7 @@ impl Trouble {
     }
 }
 
-/// The servers believed for a service, and the time of the next lookup. Pure.
+/// Decides which servers of a service are used, and when to look it up again. Without I/O.
 #[derive(Debug, Default)]
 pub(super) struct ServiceSchedule {
     known: Option<(Vec<ServiceServer>, Instant)>,
@@ -199,7 +202,7 @@ pub(super) struct ServiceSchedule {
 }
 
 impl ServiceSchedule {
-    /// A schedule that goes on with the servers of another process, which it knew for so long.
+    /// A schedule that starts with the servers of another process, which were confirmed `age` ago.
     pub(super) fn going_on(mut servers: Vec<ServiceServer>, age: Duration, now: Instant) -> Self {
         servers.truncate(SERVERS_LIMIT);
         let at = now.checked_sub(age).filter(|_| age < LAST_GOOD && !servers.is_empty());
@@ -212,7 +215,7 @@ impl ServiceSchedule {
         Some((servers, now.saturating_duration_since(*at)))
     }
 
-    /// Records a lookup; returns how long to wait for the next one.
+    /// Records the outcome of a lookup. Returns how long to wait before the next one.
     fn next(&mut self, now: Instant, outcome: ServiceOutcome, random: u64) -> Duration {
         let wait = match outcome {
             ServiceOutcome::Found { targets, valid_for, doubt }
@@ -260,8 +263,8 @@ impl ServiceSchedule {
     }
 }
 
-/// The servers in one order, whatever order the nameserver has. Targets that are no host are left
-/// out, such as the root, which says that the service is not offered.
+/// Sorts the servers, because nameservers return them in any order. Targets that are no host are left
+/// out, such as the root, which means that the service is not offered.
 fn ordered(mut targets: Vec<Target>) -> Vec<ServiceServer> {
     targets.sort();
     targets.dedup_by(|one, other| (one.port, &one.name) == (other.port, &other.name));

@@ -1,4 +1,5 @@
-//! Asks nameservers over UDP and TCP for the addresses of names and the servers of services (a stub resolver: RFC 1123, section 6.1.3.1).
+//! A stub resolver (RFC 1123, section 6.1.3.1): asks nameservers over UDP and TCP for the addresses of names and the
+//! servers of services.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,15 +22,16 @@ use super::schedule::{Absence, LookupOutcome, NameAddresses};
 use super::services::ServiceOutcome;
 use crate::random;
 
-/// Sockets at a time, of all lookups; further questions wait. They come out of the reserve that connections leave.
+/// The most sockets at a time, for all lookups; further questions wait. Their descriptors come from the reserve that
+/// client connections leave free.
 const SOCKETS: usize = 32;
-/// After this time without an answer the next server is asked as well. The first one may still answer.
+/// After this time without an answer, the next server is asked as well. An answer of the first one still counts.
 const NEXT_AFTER: Duration = Duration::from_secs(1);
-/// How long a server that gave no answer is only asked last.
+/// A server that gave no answer is asked after all others for this long.
 const TROUBLED_FOR: Duration = Duration::from_secs(30);
-/// Servers that are remembered for that.
+/// The most servers that are remembered as giving no answer.
 const TROUBLED_LIMIT: usize = 64;
-/// The most questions for a name and its aliases.
+/// The most questions in a row for a name and the names that it is an alias of.
 const ALIASES_LIMIT: usize = 8;
 /// The longest answer over UDP that is read.
 const UDP_LIMIT: usize = 4096;
@@ -49,10 +51,10 @@ enum FamilyAnswer {
     Failed(Failure),
 }
 
-/// Why no server has answered.
+/// The reason why no server has answered.
 struct Failure {
     reason: String,
-    /// The last server could be reached.
+    /// True if the last server could be reached.
     reached: bool,
 }
 
@@ -69,8 +71,8 @@ impl Default for Stub {
 }
 
 impl Stub {
-    /// Looks for the first of `candidates` that has addresses. Once one address family has been found, the other one is waited for at
-    /// most `patience`.
+    /// Looks up `candidates` in turn, until one has addresses. Once one address family has been found, waits at most
+    /// `patience` for the other.
     pub async fn lookup(
         &self,
         servers: &Nameservers,
@@ -110,8 +112,8 @@ impl Stub {
                         doubt,
                     });
                 }
-                // If a server fails for one name, the next one may know it; libc asks that one as well. If none is reached, the name
-                // stays unknown.
+                // If a server fails for one candidate, the next candidate may exist; libc tries it as well. If no server is reached,
+                // the outcome is unknown.
                 (FamilyAnswer::Failed(failure), _) | (_, FamilyAnswer::Failed(failure))
                     if failure.reached =>
                 {
@@ -130,7 +132,7 @@ impl Stub {
         doubt.map_or(LookupOutcome::Absent(absence), LookupOutcome::Failed)
     }
 
-    /// Looks for the first of `candidates` that is a service with servers.
+    /// Looks up `candidates` in turn, until one is a service with servers.
     pub async fn services(&self, servers: &Nameservers, candidates: &[String]) -> ServiceOutcome {
         let (mut absence, mut doubt) = (Absence::NoName, None);
         for name in candidates.iter().filter_map(|name| Name::new(name)) {
@@ -189,7 +191,7 @@ impl Stub {
         }
     }
 
-    /// Asks for records of a name, and of those that it is an alias of where the servers do not add them.
+    /// Asks for records of a name. If it is an alias and the answer lacks the records of its target, asks for the target.
     async fn follow(
         &self,
         servers: &Nameservers,
@@ -212,7 +214,8 @@ impl Stub {
         Err(Failure { reason: format!("too many aliases lead to {name}"), reached: true })
     }
 
-    /// Asks the servers one after the other, as often as there are attempts. While one is slow, the next one is asked as well.
+    /// Asks the servers one after the other, with the configured number of attempts. While a server is slow, the next one
+    /// is asked as well.
     async fn ask_servers(
         &self,
         servers: &Nameservers,
@@ -241,7 +244,7 @@ impl Stub {
         }
     }
 
-    /// The servers in the order in which a lookup asks them, those that gave no answer a while ago last.
+    /// The servers in the order in which a lookup asks them. Those that recently gave no answer come last.
     fn order(&self, servers: &Nameservers, now: Instant) -> Vec<SocketAddr> {
         let mut order = servers.servers.clone();
         if servers.rotate && !order.is_empty() {
@@ -254,7 +257,7 @@ impl Stub {
         order
     }
 
-    /// One question to one server.
+    /// Asks one server one question.
     async fn exchange(
         &self,
         server: SocketAddr,
@@ -307,7 +310,7 @@ async fn within(patience: Duration, found: bool, other: impl Future<Output = Fam
     timeout(patience, other).await.unwrap_or(FamilyAnswer::Failed(late))
 }
 
-/// The names of RFC 1035, section 4.1.1.
+/// The name of a response code (RFC 1035, section 4.1.1).
 fn code_name(code: u16) -> String {
     match code {
         1 => "FORMERR".to_owned(),
@@ -328,7 +331,8 @@ async fn talk(server: SocketAddr, question: &Question, tcp: bool) -> io::Result<
     over_tcp(server, question).await
 }
 
-/// The kernel chooses a port by chance, and gives us nothing that comes from elsewhere. Answers to other questions are passed over.
+/// Asks over UDP. The kernel chooses a random port, and delivers only packets from this server. Answers to other
+/// questions are ignored.
 async fn over_udp(server: SocketAddr, question: &Question) -> io::Result<NameserverReply> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

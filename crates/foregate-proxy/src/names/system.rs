@@ -1,4 +1,4 @@
-//! The system's files: `/etc/hosts` and `/etc/resolv.conf`, which are read again when they have
+//! The files `/etc/hosts` and `/etc/resolv.conf` of the system, which are read again when they have
 //! changed.
 
 use std::fs::{self, File};
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use super::hosts::Hosts;
 use super::resolv_conf::ResolvConf;
 
-/// The longest file that is read; beyond, lines are left out.
+/// The most bytes that are read of a file; lines after them are ignored.
 const FILE_LIMIT: u64 = 16 << 20;
 
-/// The place of the system's configuration.
+/// The location of the system's configuration.
 #[derive(Debug)]
 pub struct Paths {
     /// Addresses of names.
@@ -48,8 +48,8 @@ pub struct System {
     current: Mutex<Option<(SystemStamps, Arc<Contents>)>>,
 }
 
-/// The identity of a file's content: device, number, size, times of change in seconds and
-/// nanoseconds.
+/// Identifies the content of a file: device, inode, size, and the times of the last modification and
+/// change, each in seconds and nanoseconds.
 type SystemStamp = [i128; 7];
 type SystemStamps = [Option<SystemStamp>; 2];
 
@@ -59,7 +59,7 @@ impl System {
         Self { paths, current: Mutex::default() }
     }
 
-    /// The contents, as they were when they were last looked at.
+    /// The contents as of the last check.
     pub fn contents(&self) -> Arc<Contents> {
         if let Some((_, contents)) = &*self.current.lock() {
             return Arc::clone(contents);
@@ -67,8 +67,7 @@ impl System {
         self.look().0
     }
 
-    /// Reads the files if they have changed; also says whether their contents mean something else
-    /// now.
+    /// Reads the files if they have changed. Also returns true if their parsed contents differ.
     pub fn look(&self) -> (Arc<Contents>, bool) {
         let mut current = self.current.lock();
         // Taken before the files are read, so that a change in between is noticed the next time.

@@ -1,5 +1,6 @@
-//! Slim configurations. After an upgrade, the old version still serves tunnels and long bodies. Each of these gets a slim configuration with the few
-//! objects that it needs, so that the process can drop the full one with its sites, rules and certificates.
+//! Slim configurations. After an upgrade, the old version still serves tunnels and long bodies. Each of these gets a
+//! slim configuration with the few objects that it needs, so that the process can drop the full one with its sites,
+//! rules and certificates.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -15,27 +16,28 @@ use crate::routing::HostId;
 use crate::settings::Route;
 use crate::upstream::Upstream;
 
-/// The needs of an exchange whose response has begun: its site and route for the log, the steps that run after it, and its upstream.
+/// The parts of a configuration that an exchange still needs once its response has begun: its site and route for the
+/// log, the steps that run at its end, and its upstream.
 #[derive(Debug, Clone, Copy)]
 pub struct RestOfExchange<'a> {
-    /// The whole configuration.
+    /// The full configuration.
     pub config: &'a Arc<Config>,
-    /// The site, if it has one.
+    /// The site of the exchange, if it has one.
     pub site: Option<HostId>,
-    /// The route, if it has one.
+    /// The route of the exchange, if it has one.
     pub route: Option<&'a Arc<Route>>,
-    /// Its steps, if any are left to run.
+    /// The steps of the route, if any are left to run.
     pub plan: Option<&'a Arc<Plan>>,
     /// The upstream that was asked.
     pub upstream: Option<&'a Arc<Upstream>>,
 }
 
-/// A configuration with the needs of such an exchange alone.
+/// A configuration with only the parts that such an exchange needs.
 #[derive(Debug)]
 pub struct SlimConfig {
     /// A configuration of one site, without its routes.
     pub config: Arc<Config>,
-    /// The site in it.
+    /// The site in this configuration.
     pub site: Option<HostId>,
     /// The route.
     pub route: Option<Arc<Route>>,
@@ -45,8 +47,8 @@ pub struct SlimConfig {
     pub upstream: Option<Arc<Upstream>>,
 }
 
-/// The identity of the needs, for sharing: the site, and the addresses of route, plan and upstream. The value keeps these objects alive, so no
-/// address is used again.
+/// Identifies the parts that exchanges need, so that they can share a slim configuration: the site, and the memory
+/// addresses of route, plan and upstream. The slim configuration keeps these objects alive, so no address is reused.
 type SlimKey = (Option<HostId>, [usize; 3]);
 
 /// The move of exchanges to slim configurations: whether it has begun, and the slim configurations made so far.
@@ -58,7 +60,7 @@ pub struct Shedding {
 }
 
 impl Shedding {
-    /// Begins the move: tunnels take a slim configuration at once, bodies with their next bytes.
+    /// Begins the move: tunnels take a slim configuration at once, bodies when their next bytes move.
     pub fn begin(&self) {
         self.has_begun.store(true, Ordering::SeqCst);
         self.begins.notify_waiters();
@@ -72,7 +74,7 @@ impl Shedding {
     /// Completes once the move has begun.
     pub async fn wait(&self) {
         let mut begins = pin!(self.begins.notified());
-        // Enabled before the check, since `begin` between the check and the wait would be missed.
+        // Registered before the check, because a `begin` between the check and the wait would be missed.
         begins.as_mut().enable();
         if !self.has_begun.load(Ordering::SeqCst) {
             begins.await;

@@ -1,4 +1,4 @@
-//! Links as ends of a relay.
+//! Uses the links of an exchange as ends of a relay.
 
 use std::io::ErrorKind;
 use std::task::{Context, Poll};
@@ -32,7 +32,8 @@ impl RelayEnd for Link {
         self.poll_flush(cx)
     }
 
-    /// A tunnel has no trailers, also where the other end is a stream that could have some (RFC 9113, section 8.5).
+    /// Ends the stream without trailers. A tunnel has none, also if the other end is a stream that could have some (RFC
+    /// 9113, section 8.5).
     fn finish(&mut self) -> Result<(), LinkError> {
         self.finish(&HeaderList::new())
     }
@@ -40,11 +41,11 @@ impl RelayEnd for Link {
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         match self {
             Self::H1(link) => match link.poll_shutdown(cx) {
-                // The peer has gone, and has all that it was to have.
+                // The peer has closed the connection, but has already received everything.
                 Poll::Ready(Err(LinkError::Io(ErrorKind::NotConnected))) => Poll::Ready(Ok(())),
                 shut => shut,
             },
-            // The end of the stream has left with its last frame.
+            // The end of an HTTP/2 stream is sent with its last frame.
             Self::H2(_) | Self::Client(_) | Self::Cached(_) | Self::Ahead(_) => Poll::Ready(Ok(())),
         }
     }

@@ -19,15 +19,15 @@ use crate::time::timer::Timer;
 
 use self::way::{Way, WayFault};
 
-/// One end of a relay: a stream of bytes in each direction, each of which ends by itself.
+/// One end of a relay: a stream of bytes in each direction. The directions end independently.
 pub trait RelayEnd {
     /// Why the stream fails.
     type Error;
 
-    /// Waits for bytes from the peer; `false` once it has ended its direction.
+    /// Waits for bytes from the peer. Returns false once the peer has ended its direction.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Self::Error>>;
 
-    /// Bytes that have come and were not consumed.
+    /// The bytes that have been received and not consumed yet.
     fn data(&self) -> &[u8];
 
     /// Drops the first `count` bytes of [`Self::data`].
@@ -37,22 +37,23 @@ pub trait RelayEnd {
     /// taken.
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, Self::Error>>;
 
-    /// Waits until everything that was taken has left.
+    /// Waits until all bytes accepted for sending have left the process.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Nothing more will be sent.
+    /// Ends our direction: nothing more will be sent.
     fn finish(&mut self) -> Result<(), Self::Error>;
 
     /// Waits until the peer has received the end of our direction.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Ready once the stream has failed while nothing is received from it.
+    /// Ready once the stream has failed. For phases in which nothing is received from it.
     fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<Self::Error>;
 
-    /// The other end takes nothing for now: bytes that go on coming should take little memory.
+    /// Called while the other end takes nothing: bytes that arrive in the meantime should take little
+    /// memory.
     fn hold(&mut self, cx: &mut Context<'_>);
 
-    /// When the peer last took something else of the connection that it shares with this stream.
+    /// When the peer last took output of other streams on the same connection.
     fn left_at(&self) -> Option<Instant>;
 }
 
@@ -68,16 +69,16 @@ pub enum RelaySide {
 /// The time limits of a relay.
 #[derive(Debug, Clone, Copy)]
 pub struct RelayTimes {
-    /// Longest time in which nothing moves in either direction.
+    /// The longest time in which nothing moves in either direction.
     pub idle: Duration,
     /// The longest time in which the near peer takes next to nothing of its output
     /// ([`crate::transport::progress::LEAST_TAKEN`]).
     pub near_takes: Duration,
-    /// The longest time for the far peer.
+    /// As `near_takes`, for the far peer.
     pub far_takes: Duration,
 }
 
-/// Why a relay has ended before its directions have.
+/// Why a relay has ended before both directions have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelayFault<E> {
     /// A stream has failed.
@@ -121,8 +122,8 @@ impl Relay {
 
     /// Moves bytes until both directions have ended.
     ///
-    /// Once the near peer has received everything from the far one, its own further bytes are
-    /// irrelevant: a fault of the far side then ends the relay in order.
+    /// Once the near peer has received everything from the far peer, bytes in the other direction are
+    /// irrelevant: a failure of the far side ends the relay without an error then.
     ///
     /// # Errors
     ///
@@ -193,11 +194,11 @@ impl Relay {
         if self.up.is_shut() && self.down.is_shut() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// When the relay ends unless something moves, and why.
+    /// The time at which the relay ends if nothing moves, and the fault that it then ends with.
     fn deadline<E>(&self) -> (Instant, RelayFault<E>) {
         let RelayTimes { idle, near_takes, far_takes } = self.times;
-        // A far peer that has ended its direction still reads, or has gone: only the bytes that are
-        // sent to it can tell.
+        // A far peer that has ended its direction may still read, or may be gone. Only sending to it can
+        // tell, so it gets less idle time.
         let idle = if self.down.is_shut() { idle.min(far_takes) } else { idle };
         let mut first = (self.up.moved_at().max(self.down.moved_at()) + idle, RelayFault::Idle);
         for (way, limit, side) in

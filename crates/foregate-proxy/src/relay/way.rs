@@ -7,8 +7,8 @@ use super::RelayEnd;
 use crate::link::turn::give_way;
 use crate::transport::progress::{Movement, Taking};
 
-/// Bytes that are moved at a time. Beyond, other tasks of the worker have their turn: peers that
-/// are always ready would hold it for milliseconds.
+/// The number of bytes moved in a row. After them, other tasks of the worker run: peers that are
+/// always ready would hold the worker for milliseconds.
 pub(super) const BURST: u64 = 64 * 1024;
 
 /// The end at which a direction has failed.
@@ -24,11 +24,11 @@ pub(super) enum WayFault<E> {
 enum Stage {
     /// Bytes move.
     Open,
-    /// The source has ended; some of its bytes may not have left.
+    /// The source has ended; some of its bytes may not have been sent yet.
     Ended,
-    /// All bytes have left.
+    /// All bytes have been sent.
     Flushed,
-    /// The sink has got the end.
+    /// The sink has received the end.
     Shut,
 }
 
@@ -37,7 +37,7 @@ enum Stage {
 pub(super) struct Way {
     stage: Stage,
     moved: u64,
-    /// The sink takes nothing at the moment.
+    /// True while the sink takes nothing.
     is_held: bool,
     observed: Movement,
     taking: Taking,
@@ -59,17 +59,17 @@ impl Way {
         self.moved
     }
 
-    /// When bytes were last seen to move.
+    /// When bytes last moved.
     pub(super) fn moved_at(&self) -> Instant {
         self.observed.at()
     }
 
-    /// Returns true if all bytes of the source have left.
+    /// Returns true if the source has ended and all its bytes have been sent.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Flushed | Stage::Shut)
     }
 
-    /// Returns true if the sink also got the end.
+    /// Returns true if the sink has also received the end.
     pub(super) fn is_shut(&self) -> bool {
         self.stage == Stage::Shut
     }
@@ -79,10 +79,10 @@ impl Way {
         self.taking.stuck()
     }
 
-    /// Records progress. `left_at` is the last progress of the sink's connection elsewhere.
+    /// Records progress. `left_at` is when other streams of the sink's connection last made progress.
     pub(super) fn observe(&mut self, left_at: Option<Instant>, now: Instant) {
         self.observed.observe(self.moved, now);
-        // The sink has to take the end, too.
+        // After all bytes, the sink still has to take the end.
         let waits = self.is_held || self.stage == Stage::Flushed;
         self.taking.observe(self.moved, waits, now);
         self.taking.has_left(left_at);
@@ -134,7 +134,7 @@ impl Way {
                 return self.flush(cx, sink).map(|_| ());
             }
             match source.poll_receive(cx) {
-                // Accepted bytes must not wait for the next ones.
+                // Bytes that the sink has accepted are flushed before more arrive.
                 Poll::Pending => return self.flush(cx, sink).map(|_| ()),
                 Poll::Ready(Err(error)) => return Err(WayFault::Source(error)),
                 Poll::Ready(Ok(false)) => {

@@ -1,8 +1,8 @@
 //! Routes with conditions in addition to their paths.
 //!
-//! They are few, and are kept in a list next to the compiled matcher of their site. They are tried
-//! in order, as far as they come before the route that the matcher found. Sites without such routes
-//! skip this.
+//! Such routes are few, and are kept in a list next to the compiled matcher of their site. Those that
+//! come before the route that the matcher has found are tried in order. Sites without such routes skip
+//! this.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ pub struct ConditionalRoute {
 /// the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RouteOrder {
-    /// Its pattern has wildcards.
+    /// True if the route's pattern has wildcards.
     pub(super) is_wild: bool,
     /// The number of routes without conditions before it in the file.
     pub(super) before: usize,
 }
 
 impl ConditionalRoute {
-    /// Returns true if it is tried after a route without conditions.
+    /// Returns true if this route is tried after `plain`, a route without conditions.
     pub(super) fn is_behind(&self, plain: RouteOrder) -> bool {
         self.place > plain
     }
@@ -44,8 +44,8 @@ impl ConditionalRoute {
     ///
     /// # Errors
     ///
-    /// Returns the unreachable ones: an earlier route without conditions, or with the same
-    /// conditions, matches all of their paths.
+    /// Returns the routes that are unreachable, because an earlier route without conditions, or with the
+    /// same conditions, matches all their paths.
     pub(super) fn order(
         all: &[(PathPattern, RouteId, Option<Arc<RouteConditions>>)],
     ) -> Result<Conditional, Vec<Unreachable>> {

@@ -15,23 +15,23 @@ pub enum HostPattern {
     Exact(Arc<str>),
     /// `*.example.com`: every name below `example.com`, at any depth, but not `example.com` itself.
     Below(Arc<str>),
-    /// `*`: every host that no other pattern takes.
+    /// `*`: every host that no other pattern matches.
     Any,
 }
 
 /// A text that is not a host pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostPatternError {
-    /// A site is chosen by the name alone.
+    /// The text has a port. A site is chosen only by the name.
     #[error("a host is written without a port; the port is chosen by `listen`")]
     Port,
-    /// The wildcard stands somewhere else than at the start.
+    /// A `*` is not at the start.
     #[error("`*` stands for everything to the left of a name: `*.example.com`, or `*` alone for every host")]
     Wildcard,
-    /// Names are compared as they are sent.
+    /// The text is not ASCII. Names are compared in the form in which clients send them.
     #[error("a host is written in its ASCII form: `xn--bcher-kva.example`, not `bücher.example`")]
     NotAscii,
-    /// NGINX's name for all hosts.
+    /// The text is `_`, which NGINX configurations use for all hosts.
     #[error("`_` is the name of no host")]
     Underscore,
     /// Not a name, and not an address.
@@ -66,7 +66,7 @@ impl FromStr for HostPattern {
         if name.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())) {
             return Err(HostPatternError::Port);
         }
-        // A last label of digits is an IPv4 address or nothing (RFC 3986, section 7.4).
+        // With a last label of digits, the host has to be an IPv4 address (RFC 3986, section 7.4).
         let last = name.rsplit('.').next().unwrap_or_default();
         let numeric = !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit());
         if !is_host_name(&name) || (numeric && (below || name.parse::<Ipv4Addr>().is_err())) {

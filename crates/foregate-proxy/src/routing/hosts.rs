@@ -1,8 +1,8 @@
 //! The host patterns of all sites, in one hash table.
 //!
-//! A request to a site outside of the processor's caches waits for memory twice: for a slot, and
-//! for its entry and routes at once. An entry is one cache line, which holds the name and
-//! everything else that is needed.
+//! If a site is not in the processor's caches, a request for it waits for memory only twice: first for
+//! the slot, then for the entry and the routes at the same time. An entry is one cache line, which
+//! holds the name and everything else that is needed.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -12,10 +12,10 @@ use super::routes::RouteSet;
 use super::store::CompactTable;
 use crate::settings::SiteOptions;
 
-/// The longest name that an entry holds itself.
+/// The longest name that is stored in the entry itself.
 const INLINE: usize = 48;
 
-/// Eighths of the slots that may be in use.
+/// The most slots in use, in eighths of all.
 const FULL: usize = 7;
 
 /// No entry.
@@ -33,7 +33,7 @@ const REQUIRES_CERTIFICATE: u8 = 16;
 const HAS_CONDITIONS: u8 = 32;
 const REDIRECTS: u8 = 64;
 
-/// The number for all listeners, where others have their own.
+/// The listener number of patterns that apply to all listeners.
 pub(super) const EVERYWHERE: u16 = 0;
 
 /// A host pattern of a site.
@@ -45,7 +45,7 @@ impl HostId {
     pub const FIRST: Self = Self(0);
 }
 
-/// The target of a host pattern, in one cache line.
+/// A host pattern and the site that it leads to, in one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct HostEntry {
@@ -53,22 +53,22 @@ pub(super) struct HostEntry {
     pub(super) site: u32,
     /// The routes of the site.
     pub(super) routes: RouteSet,
-    /// The index of its site's counters.
+    /// The index of the site's counters.
     pub(super) counters: u32,
-    /// The listener that it is for, or [`EVERYWHERE`].
+    /// The listener that the pattern is for, or [`EVERYWHERE`].
     listener: u16,
     bits: u8,
     name_len: u8,
-    /// The name; for a longer name, its start in [`HostTable::long_names`].
+    /// The name. For a name longer than [`INLINE`]: its position in [`HostTable::long_names`].
     name: [u8; INLINE],
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// So that hardly any entry is looked at in vain.
+    /// The hash of the name: most other names are ruled out without reading their entries.
     hash: u64,
     entry: u32,
-    /// A copy from the entry, to avoid waiting for it.
+    /// A copy of the entry's routes, which can be prefetched before the entry has been read.
     routes: RouteSet,
 }
 
@@ -77,28 +77,27 @@ struct Slot {
 pub(super) struct HostTable {
     entries: CompactTable<HostEntry>,
     long_names: Vec<u8>,
-    /// Open addressing with linear probing, a power of two, at most [`FULL`] full: four slots are
-    /// one cache line.
+    /// A hash table by open addressing with linear probing. The number of slots is a power of two, at most
+    /// [`FULL`] eighths of them are in use, and four of them are one cache line.
     slots: CompactTable<Slot>,
-    /// The entries of `*`, each for a listener or for all.
+    /// The patterns `*`, each with its listener or [`EVERYWHERE`].
     any: Vec<(u16, HostId)>,
     /// Bit `n` is set when there is a pattern `*.` and a name of `n + 1` labels.
     depths: u128,
-    /// Different for each table, so that an attacker cannot choose names that are far from their
-    /// slots.
+    /// The hash function. Its keys are random, so that an attacker cannot choose names that collide.
     hash: RandomState,
 }
 
 /// The site that a host pattern leads to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Owner<'a> {
-    /// Its index.
+    /// The index of the site.
     pub(super) site: u32,
-    /// Its routes.
+    /// The routes of the site.
     pub(super) routes: RouteSet,
-    /// Its options.
+    /// The options of the site.
     pub(super) options: &'a SiteOptions,
-    /// Set if routes of it have conditions in addition to their paths.
+    /// Set if routes of the site have conditions in addition to their paths.
     pub(super) has_conditions: bool,
     /// The listener that the pattern is for, or [`EVERYWHERE`].
     pub(super) listener: u16,
@@ -125,7 +124,7 @@ impl HostEntry {
         self.bits & FORWARD_AMBIGUOUS != 0
     }
 
-    /// Returns true if routes of its site have conditions in addition to their paths.
+    /// Returns true if routes of the site have conditions in addition to their paths.
     pub(super) fn has_conditions(&self) -> bool {
         self.bits & HAS_CONDITIONS != 0
     }
@@ -140,7 +139,7 @@ impl HostTable {
         table
     }
 
-    /// A table with this entry alone, for the first site and the first counters. No host is found in it.
+    /// A table with only this entry, which leads to the first site and the first counters. No lookup finds a host in it.
     pub(super) fn only(entry: &HostEntry) -> Self {
         let mut table = Self::default();
         let name = [0; INLINE];
@@ -155,16 +154,16 @@ impl HostTable {
         table
     }
 
-    /// The pattern for a listener and `host` itself. `likely` gets its routes before the match is
-    /// certain, to prefetch them.
+    /// The pattern that is `host` itself, for a listener. `likely` is called with its routes before the
+    /// match is certain, to prefetch them.
     #[inline]
     pub(super) fn exact(&self, host: &[u8], listener: u16, likely: impl Fn(RouteSet)) -> Option<HostId> {
         self.find(host, 0, listener, likely)
     }
 
-    /// The longest pattern `*.` and a name that `host` ends with, be it for a listener or for all.
+    /// The longest pattern such as `*.example.com` that matches `host`, for this listener or for all.
     pub(super) fn below(&self, host: &[u8], listener: u16) -> Option<HostId> {
-        // An address in brackets may have dots in its last part.
+        // An IPv6 address in brackets may contain dots, but matches no wildcard.
         if self.depths == 0 || host.first() == Some(&b'[') {
             return None;
         }
@@ -182,7 +181,7 @@ impl HostTable {
         None
     }
 
-    /// The pattern `*` of a listener alone, or the one of all.
+    /// The pattern `*` that a listener has of its own; with [`EVERYWHERE`], the one for all listeners.
     pub(super) fn any(&self, listener: u16) -> Option<HostId> {
         self.any.iter().find(|(of, _)| *of == listener).map(|(_, id)| *id)
     }
@@ -195,7 +194,7 @@ impl HostTable {
         &mut self.entries
     }
 
-    /// Adds an exact name, or the name of a wildcard. It must not exist yet.
+    /// Adds an exact name, or `*.` and the name if `below` is true. The pattern must not exist yet.
     pub(super) fn add(&mut self, name: &str, below: bool, of: Owner<'_>) -> HostId {
         let id = self.push(name.as_bytes(), below, of);
         if below {
@@ -223,7 +222,7 @@ impl HostTable {
         own.or_else(|| self.find(name, kind, EVERYWHERE, |_| {}))
     }
 
-    /// The pattern of this kind for exactly these listeners, that is there already.
+    /// The existing pattern with this name and kind for exactly this listener, or for exactly all.
     pub(super) fn rival(&self, name: &str, below: bool, listener: u16) -> Option<HostId> {
         self.find(name.as_bytes(), if below { BELOW } else { 0 }, listener, |_| {})
     }

@@ -42,14 +42,14 @@ pub struct SiteTable {
     /// The counters to which entries of `hosts` refer by index.
     counters: Vec<Arc<SiteCounters>>,
     durations: RouteDurations,
-    /// The listeners that have sites of their own: entries of `hosts` have their numbers, from 1.
+    /// The listeners that have sites of their own. Entries of `hosts` refer to them by number, from 1.
     listeners: Vec<ListenAddress>,
 }
 
-/// The histograms of routes. Equal routes are shared by sites, so the site counts as well.
+/// The histograms of routes. Each site has its own, although sites share equal routes.
 #[derive(Debug, Default)]
 struct RouteDurations {
-    /// By the number of the site, and the address of the route.
+    /// The counters by the index of the site and the memory address of the route.
     own: HashMap<(u32, usize), Arc<RouteCounters>, RandomState>,
     others: Arc<RouteCounters>,
 }
@@ -57,18 +57,18 @@ struct RouteDurations {
 /// One site.
 #[derive(Debug)]
 pub struct Site {
-    /// Its first host as written, the label of its metrics and log lines.
+    /// The first host as written, which names the site in metrics and log lines.
     pub name: Arc<str>,
-    /// Its options other than hosts and routes.
+    /// The options other than hosts and routes.
     pub options: Arc<SiteOptions>,
-    /// Its host patterns in their normal form, as handshakes need them.
+    /// The host patterns in their normal form, for TLS handshakes.
     pub hosts: Vec<Arc<str>>,
-    /// Its routes with conditions in addition to their paths, in the order in which they are tried.
+    /// The routes with conditions in addition to their paths, in the order in which they are tried.
     pub conditional: Conditional,
     routes: RouteSet,
 }
 
-/// The kind of match of a host.
+/// The kind of pattern that has matched a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostMatch {
     /// The name itself.
@@ -87,7 +87,7 @@ impl SiteTable {
         self.explain(host).map(|(id, _)| id)
     }
 
-    /// The pattern for a host, and why.
+    /// The pattern for a host, and the kind of match.
     #[inline]
     pub fn explain(&self, host: &[u8]) -> Option<(HostId, HostMatch)> {
         let fetch = |routes| self.routes.fetch(routes);
@@ -103,8 +103,8 @@ impl SiteTable {
         !self.listeners.is_empty()
     }
 
-    /// Like [`explain`](Self::explain), for a request of this listener. Of two equal patterns, that
-    /// of a site bound to the listener precedes that of a site on all.
+    /// Like [`explain`](Self::explain), for a request through this listener. If two sites have the same
+    /// pattern, a site bound to the listener has precedence over one on all listeners.
     pub fn explain_on(&self, host: &[u8], listener: &ListenAddress) -> Option<(HostId, HostMatch)> {
         let Some(number) = self.listeners.iter().position(|known| known == listener) else {
             return self.explain(host);
@@ -126,7 +126,7 @@ impl SiteTable {
 
     /// The route of a pattern's site for a normalised path: an exact pattern first, then the first
     /// pattern with wildcards of the file. A path that does not start with a slash (`*`, or the
-    /// empty one of CONNECT) is taken by `/**` alone.
+    /// empty one of CONNECT) is matched only by `/**`.
     #[inline]
     pub fn route(&self, id: HostId, path: &[u8]) -> Option<&Arc<Route>> {
         self.routes.find(self.hosts.entry(id).routes, path)
@@ -192,12 +192,12 @@ impl SiteTable {
         other_readings(path, slashes, same).map(Some).ok_or(Ambiguous)
     }
 
-    /// The other readings of a normalised path, where they could make a difference to its route:
+    /// Other paths that a server may read from a normalised path, if they could lead to another route:
     /// see [`other_readings`] and [`SiteOptions::forward_ambiguous`].
     ///
     /// # Errors
     ///
-    /// The path has to be refused: some servers may read it as one of another route.
+    /// The path has to be refused, because some servers may read it as a path of another route.
     #[inline]
     pub fn readings(&self, id: HostId, path: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Ambiguous> {
         let entry = self.hosts.entry(id);
@@ -206,7 +206,7 @@ impl SiteTable {
         }
         let slashes = if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge };
         let plain = memchr::memchr2(b'%', b';', path).is_none() && slashes == Slashes::Merge;
-        // `/**` alone takes all, `*` as well.
+        // If `/**` is the only route, it matches every path, also `*`.
         if plain || self.routes.all(entry.routes).take(2).count() == 1 && self.route(id, b"*").is_some() {
             return Ok(None);
         }
@@ -215,9 +215,8 @@ impl SiteTable {
         other_readings(path, slashes, |reading| route(reading) == own).map(Some).ok_or(Ambiguous)
     }
 
-    /// The [`other_readings`] of a normalised path for which conditions have to be evaluated; none
-    /// if the site
-    /// [forwards ambiguous paths](SiteOptions::forward_ambiguous).
+    /// The [`other_readings`] of a normalised path, for which conditions have to be evaluated as well.
+    /// Empty if the site [forwards ambiguous paths](SiteOptions::forward_ambiguous).
     pub fn other_paths(&self, id: HostId, path: &[u8]) -> Option<Vec<Vec<u8>>> {
         let entry = self.hosts.entry(id);
         if entry.forwards_ambiguous() {
@@ -233,7 +232,7 @@ impl SiteTable {
 
     /// [`SiteOptions::redirect_https`] of a pattern's site.
     pub fn redirects(&self, id: HostId) -> Option<u16> {
-        // Most do not, and the options of a site are memory to wait for.
+        // Most sites do not redirect, and reading a site's options may wait for memory.
         if self.hosts.entry(id).redirects() { self.site(id).options.redirect_https } else { None }
     }
 
@@ -290,7 +289,7 @@ impl SiteTable {
         self.durations.own.get(&key).unwrap_or(&self.durations.others)
     }
 
-    /// A table of one site for the rest of a request, without its routes. Its pattern is [`HostId::FIRST`].
+    /// A table with only one site, without its routes, for the rest of a request. The site's pattern is [`HostId::FIRST`].
     pub fn only(&self, id: HostId, route: Option<&Arc<Route>>) -> Self {
         let Site { name, options, .. } = self.site(id);
         let site = Site {
@@ -342,14 +341,14 @@ impl Default for SiteTable {
     }
 }
 
-/// Servers may read a path as one of another route.
+/// The error for a path that servers may read as a path of another route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ambiguous;
 
-/// Two sites with the same host.
+/// The error for a host that two sites have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DuplicateHost {
-    /// The index of the site that has it already.
+    /// The index of the site that already has the host.
     pub site: usize,
 }
 
@@ -371,7 +370,7 @@ impl SiteTableBuilder {
         Self { hosts: HostTable::with_room(sites), sites: Vec::with_capacity(sites), ..Self::default() }
     }
 
-    /// The pattern that `text` is; its text is shared by all routes that have it.
+    /// Parses a pattern. All routes with the same pattern share its text.
     pub fn pattern(&mut self, text: &str) -> Result<PathPattern, PathPatternError> {
         if let Some(pattern) = self.patterns.get(text) {
             return Ok(pattern.clone());
@@ -381,7 +380,7 @@ impl SiteTableBuilder {
         Ok(pattern)
     }
 
-    /// `route`, or an equal one that exists already.
+    /// Adds a route, or returns an equal one that exists already.
     pub fn route(&mut self, route: Route) -> RouteId {
         self.routes.route(route)
     }
@@ -390,7 +389,7 @@ impl SiteTableBuilder {
     ///
     /// # Errors
     ///
-    /// Every route that an earlier one, or one with the same pattern, makes unreachable.
+    /// Returns every route that is unreachable because of an earlier route, or one with the same pattern.
     pub fn route_set(&mut self, routes: Vec<(PathPattern, RouteId)>) -> Result<Routes, Vec<Unreachable>> {
         self.routes.all_of(routes).map(|(set, conditional)| Routes { set, conditional })
     }
@@ -413,7 +412,7 @@ impl SiteTableBuilder {
     ///
     /// # Errors
     ///
-    /// Another site, or this one, has the host already.
+    /// A site, possibly this one, already has the host.
     pub fn host(&mut self, index: usize, host: &HostPattern) -> Result<(), DuplicateHost> {
         let (name, below) = match host {
             HostPattern::Exact(name) => (&**name, false),
@@ -449,7 +448,7 @@ impl SiteTableBuilder {
         Ok(())
     }
 
-    /// The numbers of the listeners that a site is there on, or that of all.
+    /// The numbers of the listeners that a site is on, or the number for all listeners.
     fn listener_numbers(&mut self, site: usize) -> Vec<u16> {
         let Self { sites, listeners, .. } = self;
         let mut number = |listener: &ListenAddress| {
@@ -480,7 +479,7 @@ pub struct Routes {
     conditional: Conditional,
 }
 
-/// The number of a listener in host patterns, after that of all.
+/// The number of a listener in host patterns; 0 stands for all listeners.
 fn listener_number(index: usize) -> u16 {
     u16::try_from(index + 1).expect("a process has fewer than 65,535 listeners: each needs a descriptor")
 }

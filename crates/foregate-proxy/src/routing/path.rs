@@ -9,10 +9,10 @@ use foregate_wire::{Slashes, TargetError, normalize_path};
 
 use super::trie::{Node, ROOT, Trie};
 
-/// Segments of one pattern; a path that has more is not meant to be written down.
+/// The most segments of a pattern.
 const SEGMENTS_LIMIT: usize = 64;
 
-/// The label of `*` in the trie; no segment of a path contains a slash.
+/// The label of `*` in the trie: a slash, which no segment of a path contains.
 const STAR: &[u8] = b"/";
 
 /// No route.
@@ -33,22 +33,22 @@ pub enum PathPatternError {
     /// The pattern does not begin with a slash.
     #[error("a pattern starts with `/`")]
     NoSlash,
-    /// `**` before the end.
+    /// The pattern has `**` before its end.
     #[error("`**` stands at the end, after a slash: `/static/**`")]
     InnerRest,
-    /// `*` in a part of a segment.
+    /// The pattern has `*` as a part of a segment.
     #[error("`*` stands for one whole segment: `/users/*/posts`")]
     PartialStar,
-    /// A query or fragment.
+    /// The pattern has a query or fragment.
     #[error("a path is matched without its query and fragment")]
     Query,
-    /// Another spelling than the one that requests are brought into before they are matched.
+    /// The pattern is not in the normal form into which the paths of requests are brought.
     #[error("a path is matched in its normal form, which is `{0}` here")]
     NotNormal(String),
-    /// The text is not a path in any spelling.
+    /// The text is not a valid path, also not after normalisation.
     #[error("this is not a path: {0}")]
     NotAPath(TargetError),
-    /// Too many segments.
+    /// The pattern has too many segments.
     #[error("a pattern has at most 64 segments")]
     TooLong,
 }
@@ -92,14 +92,14 @@ impl PathPattern {
         &self.0
     }
 
-    /// Returns true if it has an empty segment before its end, which no path has after duplicate
+    /// Returns true if the pattern has an empty segment before its end. No path matches it after duplicate
     /// slashes were merged.
     pub fn has_duplicate_slash(&self) -> bool {
         self.0.contains("//")
     }
 
-    /// Returns true if some path matches both this pattern and `other`, which may be any text with
-    /// `*` for a segment and `/**` at its end.
+    /// Returns true if some path matches both this pattern and `other`. `other` may have `*` for segments
+    /// and `/**` at its end.
     pub fn meets(&self, other: &str) -> bool {
         let rest_of = |text: &str| text.ends_with("/**");
         let (rest, other_rest) = (rest_of(&self.0), rest_of(other));
@@ -116,7 +116,7 @@ impl PathPattern {
                 || (theirs.len() < ours.len() && other_rest))
     }
 
-    /// The text without `/**` at its end, and true if it had that.
+    /// The text without `/**` at its end, and true if it had this end.
     pub(super) fn parts(&self) -> (&str, bool) {
         match self.0.strip_suffix("/**") {
             Some(text) => (text, true),
@@ -124,10 +124,10 @@ impl PathPattern {
         }
     }
 
-    /// The segments, and whether any further ones may follow.
+    /// The segments, and true if any further ones may follow.
     fn segments(&self) -> (impl Iterator<Item = &str>, bool) {
         let (text, rest) = self.parts();
-        // `/**` has no segment at all, `/` has an empty one.
+        // `/**` has no segment; `/` has one, which is empty.
         (text.split('/').skip(1), rest)
     }
 
@@ -149,14 +149,14 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// The patterns that end at a node: indices into the list.
+/// The patterns that end at a node, as indices into the list of patterns.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
-    /// A pattern without wildcards.
+    /// The pattern without wildcards that ends here.
     literal: u32,
-    /// A pattern with `*`, which ends here.
+    /// The first pattern with `*` that ends here.
     whole: u32,
-    /// A pattern with `**`, from here on.
+    /// The first pattern with `/**` after this node.
     rest: u32,
     /// The node that `*` leads to.
     star: Node,
@@ -166,29 +166,29 @@ struct Ends {
 
 const NOTHING: Ends = Ends { literal: NONE, whole: NONE, rest: NONE, star: NONE, least: NONE };
 
-/// The patterns of a large set, compiled: a pattern without wildcards first, then the first of the
-/// list.
+/// The compiled patterns of a large set. A matching pattern without wildcards has precedence, then the
+/// first matching pattern of the list.
 ///
-/// A lookup takes one step per segment of the path. Where `*` and a name stand at the same place,
-/// both ways are tried, so that the cost can rise with the number of such places, but never above
-/// the number of nodes.
+/// A lookup takes one step per segment of the path. If a segment matches both a name and `*`, both
+/// branches are tried. So the cost rises with the number of such segments, but never above the number of
+/// nodes.
 #[derive(Debug, Default)]
 pub(super) struct PathMatcher {
     trie: Trie,
     ends: Vec<Ends>,
 }
 
-/// A pattern that no request can ever reach.
+/// The report of a pattern that no request can reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreachable {
     /// The index of the pattern.
     pub index: usize,
-    /// The index of the earlier pattern that takes all of its requests.
+    /// The index of the earlier pattern that matches all its requests.
     pub by: usize,
 }
 
 impl PathMatcher {
-    /// Compiles `patterns`. Those that are never reached are pushed to `unreachable`.
+    /// Compiles `patterns`. Reports unreachable ones in `unreachable`.
     pub(super) fn compile(patterns: &[PathPattern], unreachable: &mut Vec<Unreachable>) -> Self {
         let mut matcher = Self { trie: Trie::default(), ends: vec![NOTHING] };
         for (index, pattern) in patterns.iter().enumerate() {
@@ -210,7 +210,7 @@ impl PathMatcher {
     }
 
     /// The index of the pattern for `path`. A path that does not start with a slash (`*`, or the
-    /// empty one of CONNECT) is taken by `/**` alone.
+    /// empty one of CONNECT) is matched only by `/**`.
     #[inline]
     pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
         let mut best = self.ends.first()?.rest;
@@ -235,8 +235,8 @@ impl PathMatcher {
         (best != NONE).then_some(best as usize)
     }
 
-    /// The least index below `best` of a pattern with wildcards. Its depth is that of the deepest
-    /// pattern.
+    /// The least index of a matching pattern with wildcards, or `best` if that is less. The recursion is at
+    /// most as deep as the pattern with the most segments.
     fn search(&self, node: Node, rest: Option<&[u8]>, mut best: u32) -> u32 {
         let ends = &self.ends[node as usize];
         if ends.least >= best {
@@ -257,8 +257,8 @@ impl PathMatcher {
         best
     }
 
-    /// The least index of a pattern that takes every path of the one with `segments` and, when
-    /// `open`, more.
+    /// The least index of a pattern that matches every path of the pattern with these `segments`. `open` is
+    /// true if that pattern ends with `/**`.
     fn covering(&self, node: Node, segments: &[&[u8]], open: bool) -> u32 {
         let ends = &self.ends[node as usize];
         let Some((segment, rest)) = segments.split_first() else {
@@ -276,7 +276,7 @@ impl PathMatcher {
         by
     }
 
-    /// Adds a pattern; refused with the index of the same one.
+    /// Adds a pattern. Returns the index of the existing pattern as an error if it is the same.
     fn add(&mut self, index: u32, pattern: &PathPattern, segments: &[&[u8]]) -> Result<(), u32> {
         let literal = pattern.is_literal();
         let mut node = ROOT;

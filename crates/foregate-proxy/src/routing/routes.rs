@@ -1,8 +1,8 @@
 //! Routes, and the sets of them that sites have.
 //!
-//! A small set is a run of bytes: its patterns and which routes they lead to, compared one after
-//! the other. That is one or two cache lines, where the nodes of a tree would be five or more. A
-//! large set has a tree.
+//! A small set is a sequence of bytes: its patterns, which are compared one after the other, and their
+//! routes. It takes one or two cache lines, while the nodes of a tree would take five or more. A large
+//! set has a tree.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -15,30 +15,31 @@ use super::path::{PathMatcher, PathPattern, Unreachable};
 use super::store::CompactTable;
 use crate::settings::Route;
 
-/// Up to this many patterns are compared one after the other.
+/// The most patterns of a small set.
 const SMALL: usize = 8;
 /// The longest pattern of a small set, bytes: the range of its length field.
 const SMALL_PATTERN: usize = LENGTH as usize;
-/// Stands for the number of patterns where a set is a large one; its index follows.
+/// Marks a large set, in place of the number of patterns; the index of the set follows.
 const IS_LARGE: u8 = u8::MAX;
 
-/// Bytes that memory is fetched in.
+/// The size of a cache line, bytes.
 const CACHE_LINE: usize = 64;
 
-/// Bytes of a small set for each pattern in addition to its text: length and kind, and the route.
+/// The bytes that a small set has for each pattern in addition to its text: length and kind, and the
+/// route.
 const HEAD: usize = 6;
-/// The bits of the length of a pattern's text, the end `/**` not counted.
+/// The bits for the length of a pattern's text, without `/**` at its end.
 const LENGTH: u16 = 0x3fff;
 /// The pattern ends with `/**`.
 const REST: u16 = 0x4000;
 /// The pattern has `*` for a segment.
 const STARS: u16 = 0x8000;
 
-/// The routes of a site: where in the table they are.
+/// The routes of a site, as a position in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteSet(u32);
 
-/// A route of a table.
+/// A route, as an index into the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RouteId(u32);
 
@@ -47,7 +48,7 @@ impl RouteSet {
     pub(super) const EMPTY: Self = Self(0);
 }
 
-/// All routes of a configuration, and all sets of them.
+/// All routes of a configuration, and the sets of routes that its sites have.
 #[derive(Debug)]
 pub(super) struct RouteTable {
     routes: Vec<Arc<Route>>,
@@ -83,7 +84,7 @@ impl RouteTable {
         self.routes.get(found.0 as usize)
     }
 
-    /// The route of a set for a normalised path, and its place among those of the set.
+    /// The route of a set for a normalised path, and its position in the order of trial.
     pub(super) fn find_at(&self, set: RouteSet, path: &[u8]) -> Option<(RouteOrder, &Arc<Route>)> {
         let route = self.find(set, path)?;
         let is_it = |id: RouteId| self.get(id).is_some_and(|other| Arc::ptr_eq(other, route));
@@ -96,10 +97,10 @@ impl RouteTable {
         self.routes.get(route.0 as usize)
     }
 
-    /// Has the processor fetch a set that will be wanted, without waiting for it.
+    /// Makes the processor fetch a set that will be needed, without waiting for it.
     #[inline]
     pub(super) fn fetch(&self, set: RouteSet) {
-        // A load without a use delays nothing; safe code has no other prefetch.
+        // Safe code has no prefetch, but a load whose value is not used delays nothing.
         let at = set.0 as usize;
         for at in [at, at + CACHE_LINE] {
             std::hint::black_box(self.sets.get(at).copied());
@@ -136,7 +137,7 @@ enum Set<'t> {
 /// A set of patterns that are compared in turn.
 struct SmallSet<'t> {
     heads: &'t [[u8; HEAD]],
-    /// The texts of the patterns without `/**`, each right after the one before.
+    /// The concatenated texts of the patterns, without `/**`.
     texts: &'t [u8],
 }
 
@@ -180,7 +181,7 @@ fn takes(text: &[u8], bits: u16, path: &[u8]) -> bool {
 }
 
 impl PathPattern {
-    /// Returns true if it matches a normalised path.
+    /// Returns true if this pattern matches a normalised path.
     pub(super) fn takes(&self, path: &[u8]) -> bool {
         if self.is_literal() {
             return self.as_str().as_bytes() == path;
@@ -192,8 +193,8 @@ impl PathPattern {
     }
 }
 
-/// Returns true if an earlier pattern matches all paths of a later one: patterns without wildcards
-/// are tried first.
+/// Returns true if `earlier` makes `later` unreachable, because it matches all its paths. Patterns without
+/// wildcards are tried before all others.
 pub(super) fn hides(earlier: &PathPattern, later: &PathPattern) -> bool {
     if later.is_literal() || earlier.is_literal() {
         return later == earlier;
@@ -202,8 +203,8 @@ pub(super) fn hides(earlier: &PathPattern, later: &PathPattern) -> bool {
     covers(earlier.as_bytes(), open, text.as_bytes(), rest)
 }
 
-/// Returns true if a pattern with wildcards matches everything that another pattern, or a path,
-/// stands for.
+/// Returns true if the pattern `text` matches every path that `other` matches; `other` may also be a path.
+/// `open` and `other_open` are true for a pattern that ended with `/**`.
 fn covers(text: &[u8], open: bool, other: &[u8], other_open: bool) -> bool {
     let mut segments = text.split(|byte| *byte == b'/').skip(1);
     let mut others = other.split(|byte| *byte == b'/').skip(1);
@@ -218,20 +219,20 @@ fn covers(text: &[u8], open: bool, other: &[u8], other_open: bool) -> bool {
     }
 }
 
-/// Builds a [`RouteTable`]; equal routes, sets and matchers become one.
+/// Builds a [`RouteTable`]. Equal routes, sets and matchers are stored once.
 #[derive(Debug, Default)]
 pub(super) struct RouteTableBuilder {
     table: RouteTable,
     hash: RandomState,
-    /// By their hashes; of two different ones with the same hash, the second is not found again,
-    /// and is not shared.
+    /// The routes by their hashes. If two different routes have the same hash, the second is not
+    /// shared.
     routes: HashMap<u64, RouteId, RandomState>,
     sets: HashMap<u64, RouteSet, RandomState>,
     matchers: HashMap<Box<[PathPattern]>, Arc<PathMatcher>, RandomState>,
 }
 
 impl RouteTableBuilder {
-    /// `route`, or an equal one that exists already.
+    /// Adds a route, or returns an equal one that exists already.
     pub(super) fn route(&mut self, route: Route) -> RouteId {
         let hash = self.hash.hash_one(&route);
         if let Some(known) = self.routes.get(&hash)
@@ -245,7 +246,7 @@ impl RouteTableBuilder {
         id
     }
 
-    /// Compiles routes, each with its pattern: routes without conditions to a set, the others to a
+    /// Compiles routes, each with its pattern: those without conditions into a set, the others into a
     /// list.
     pub(super) fn all_of(
         &mut self,
@@ -259,7 +260,7 @@ impl RouteTableBuilder {
         let conditional = ConditionalRoute::order(&all);
         let patterns: Vec<_> = plain.iter().map(|number| all[*number].0.clone()).collect();
         let ids: Vec<_> = plain.iter().map(|number| all[*number].1).collect();
-        // The reported places are among those without conditions.
+        // Translates indices among the routes without conditions into indices among all routes.
         let among_all = |found: Unreachable| Unreachable { index: plain[found.index], by: plain[found.by] };
         match (self.set(&patterns, &ids), conditional) {
             (Ok(set), Ok(conditional)) => Ok((set, conditional)),
@@ -343,7 +344,7 @@ impl RouteTableBuilder {
     }
 }
 
-/// The unreachable ones of a few patterns, as [`PathMatcher::compile`] would report.
+/// The unreachable patterns of a small set, as [`PathMatcher::compile`] would report them.
 fn unreachable(patterns: &[PathPattern]) -> Vec<Unreachable> {
     let mut unreachable = Vec::new();
     for (index, later) in patterns.iter().enumerate() {

@@ -1,22 +1,22 @@
-//! The memory of tables once they are built.
+//! Compact memory for tables that do not change once they are built.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::sys::Pages;
 
-/// From this size on a table is moved to pages of its own, bytes: smaller ones need few pages anyway.
+/// The least size of a table that is moved to pages of its own, bytes. A smaller one occupies few pages anyway.
 const LARGE: usize = 1 << 20;
 
-/// A table that grows while it is built, and is only looked at afterwards.
+/// A table that grows while it is built, and is only read afterwards.
 pub(super) struct CompactTable<T> {
     growing: Vec<T>,
-    /// All entries, once they are many and their number is final.
+    /// All entries, if the table is complete and large.
     pages: Option<Pages<T>>,
 }
 
 impl<T: Copy> CompactTable<T> {
-    /// To add something.
+    /// The entries, to add further ones.
     pub(super) fn growing(&mut self) -> &mut Vec<T> {
         if let Some(pages) = self.pages.take() {
             self.growing = pages.to_vec();
@@ -24,7 +24,7 @@ impl<T: Copy> CompactTable<T> {
         &mut self.growing
     }
 
-    /// No entry is added any more: frees the memory that growing has left over.
+    /// Completes the table: frees the memory that growing has left over.
     pub(super) fn settle(&mut self) {
         if self.pages.is_none() && size_of_val(&self.growing[..]) >= LARGE {
             self.pages = Pages::new(&self.growing);

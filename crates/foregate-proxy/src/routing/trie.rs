@@ -15,13 +15,13 @@ pub(super) type Node = u32;
 /// The node that every walk starts from.
 pub(super) const ROOT: Node = 0;
 
-/// Up to this many edges are compared one after the other, which needs no table.
+/// A tree with at most this many edges has no hash table; its edges are compared one after the other.
 const SCANNED_EDGES: usize = 8;
 
 /// An unused slot of the table.
 const FREE: u32 = u32::MAX;
 
-/// The edge number `i` leads to the node `i + 1`: every node but the root has exactly one edge that leads to it.
+/// An edge. Edge `i` leads to node `i + 1`, because exactly one edge leads to every node except the root.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     parent: Node,
@@ -34,7 +34,8 @@ struct Edge {
 pub(super) struct Trie {
     edges: Vec<Edge>,
     labels: Vec<u8>,
-    /// Open addressing with linear probing, a power of two, at most half full; empty for small trees.
+    /// A hash table by open addressing with linear probing. Its size is a power of two, and at most half of the slots are
+    /// in use; it is empty for small trees.
     slots: Vec<u32>,
 }
 
@@ -62,7 +63,7 @@ impl Trie {
         }
     }
 
-    /// The node that `label` leads to from `parent`, added when there is none.
+    /// The node that `label` leads to from `parent`. Adds it if there is none.
     pub(super) fn child_or_add(&mut self, parent: Node, label: &[u8]) -> Node {
         if let Some(node) = self.child(parent, label) {
             return node;
@@ -84,7 +85,7 @@ impl Trie {
         narrow(edge) + 1
     }
 
-    /// Gives back the memory that growing has left over.
+    /// Frees the memory that growing has left over.
     pub(super) fn shrink(&mut self) {
         self.edges.shrink_to_fit();
         self.labels.shrink_to_fit();
@@ -118,7 +119,7 @@ impl Trie {
     }
 }
 
-/// The state is fixed: the labels of the table are the operator's, and a request cannot add to it.
+/// Hashes an edge. The hash function has no random key, because only the operator adds labels to the table.
 fn hash(parent: Node, label: &[u8]) -> u64 {
     let mut hasher = FixedState::with_seed(0).build_hasher();
     hasher.write_u32(parent);

@@ -14,14 +14,14 @@ use tokio::sync::oneshot::{self, Receiver};
 
 use crate::sys;
 
-/// The priority of the thread below that of workers, in the steps of `nice`: a reload may take a
-/// little longer, while a worker that has just been given a request must not wait for a turn. Where
-/// workers take all there is, a quarter of a core is left for it.
+/// How much lower than that of workers the priority of the thread is, in steps of `nice`. A reload may
+/// take a little longer, but a worker that has just received a request must not wait for the
+/// processor. While workers use all cores, a quarter of a core is left for the thread.
 const NICE: i32 = 5;
 
 type AsideJob = Box<dyn FnOnce() + Send>;
 
-/// A handle of the thread, which ends with its last handle after its work.
+/// A handle of the thread. Once the last handle is dropped, the thread finishes its jobs and ends.
 pub(super) struct Aside {
     jobs: Sender<AsideJob>,
 }
@@ -37,7 +37,8 @@ impl Aside {
         thread::Builder::new().name("foregate-reload".to_owned()).spawn(move || {
             sys::yield_to_workers(NICE);
             for job in given {
-                // The panic has been reported, and the waiter gets an error; the next job runs.
+                // A panic has been logged by the hook, and the waiter gets an error. The thread goes on with the
+                // next job.
                 let _ = panic::catch_unwind(AssertUnwindSafe(job));
                 sys::collect_memory();
             }
@@ -45,10 +46,10 @@ impl Aside {
         Ok(Self { jobs })
     }
 
-    /// Has the thread do `job` after those that it has; an error stands for a job that panicked.
+    /// Queues `job` for the thread. The receiver gets the result, or an error if the job panics.
     pub(super) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (sender, receiver) = oneshot::channel();
-        // The waiter may be gone. The thread is not: it ends after this handle.
+        // The waiter may be gone. The thread still runs, because this handle exists.
         let _ = self.jobs.send(Box::new(move || drop(sender.send(job()))));
         receiver
     }

@@ -20,16 +20,17 @@ use crate::settings::{Listen, ListenAddress};
 #[derive(Default)]
 pub(super) struct DashboardSlot(Option<DashboardTask>);
 
-/// A dashboard at work.
+/// A running dashboard.
 struct DashboardTask {
     address: ListenAddress,
-    /// The socket file that we have made and remove again.
+    /// The socket file, if this process has created it and removes it again.
     file: Option<SocketFile>,
     task: JoinHandle<()>,
 }
 
 impl DashboardSlot {
-    /// Its task, to be aborted. The socket file stays where another process serves it now.
+    /// Stops the dashboard: returns its task, which the caller aborts. `replaced` is true if another process serves the
+    /// socket file now, so that it must stay.
     pub(super) fn stop(&mut self, replaced: bool) -> Option<JoinHandle<()>> {
         let DashboardTask { file, task, .. } = self.0.take()?;
         if replaced && let Some(file) = file {
@@ -61,7 +62,7 @@ impl DashboardSlot {
         bound.map(Some).map_err(|error| NotBound::named(error, "dashboard", address, source))
     }
 
-    /// Serves the dashboard on a new socket, and ends one that is no more.
+    /// Starts the dashboard on a new socket, and stops one that the settings no longer have.
     pub(super) fn apply(
         &mut self,
         settings: &Settings,

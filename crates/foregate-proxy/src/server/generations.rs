@@ -1,5 +1,5 @@
-//! A server under a supervisor: it starts with inherited sockets, passes connections on, takes some
-//! over, and retires.
+//! A server under a supervisor: it starts with inherited sockets, exchanges connections with other
+//! generations, and retires.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,44 +30,45 @@ use crate::proxy::Proxy;
 use crate::settings::Listen;
 use crate::upstream::inheritance::Moment;
 
-/// The time limit for one listener to answer the process itself.
+/// The time limit for one listener to answer the probe that the process sends to itself.
 const PROBE: Duration = Duration::from_secs(5);
-/// A request that no origin sees: it has no host.
+/// The request of the probe. It has no host, so it is refused and no origin gets it.
 const PROBE_REQUEST: &str = "GET / HTTP/1.1\r\n\r\n";
-/// The answer, and that of a listener with TLS.
+/// The start of the expected answer, also of a TLS listener.
 const PROBE_ANSWER: &[u8] = b"HTTP/1.1 400";
-/// The time limit of a successor for its connections, before this process goes.
+/// The time limit for a successor to acknowledge the connections passed to it, before this process retires.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// Where connections arrive that were accepted elsewhere, by the address of their listener.
+/// The channels to the listeners for connections that another process has accepted, by the listener's
+/// address.
 pub(super) type Arrivals = Arc<Mutex<HashMap<String, mpsc::Sender<PassedConnection>>>>;
 
-/// This process among the generations.
+/// The role of this process among the generations, and its connection to the supervisor.
 pub(super) struct Membership {
     link: Option<SupervisorLink>,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     pub(super) sender: mpsc::UnboundedSender<Message>,
     generation: u64,
     binary: PathBuf,
-    /// The process does not accept yet.
+    /// True while the process is on trial and does not accept connections yet.
     pub(super) is_candidate: bool,
-    /// Sockets that a former process has bound.
+    /// The sockets that an earlier process has bound and no listener has taken yet.
     held: Mutex<HashMap<(Purpose, String), OwnedFd>>,
     /// The metrics and admin sockets, for a new supervisor.
     side_sockets: Mutex<HashMap<(Purpose, String), OwnedFd>>,
     pub(super) arrivals: Arrivals,
-    /// The process has handed over, and ends then at the latest.
+    /// Set once the process has handed over: the time at which it ends at the latest.
     pub(super) retired: Option<Instant>,
-    /// Ends when all stored responses have gone to the next version.
+    /// A channel that closes when all stored responses have been given to the next version.
     pub(super) giving: Option<watch::Receiver<()>>,
     /// A supervisor that this process has started.
     supervisor: Option<Child>,
-    /// The coordination socket and its path, for such a supervisor.
+    /// The coordination socket and its path, for a supervisor that this process may have to start.
     control: Option<(PathBuf, OwnedFd)>,
 }
 
 impl Membership {
-    /// The part that a supervisor has given, or an empty one.
+    /// The membership with the equipment from a supervisor; without a supervisor it is empty.
     pub(super) fn new(supervised: Option<Supervised>, proxy: &Arc<Proxy>) -> io::Result<Self> {
         let (sender, messages) = mpsc::unbounded_channel();
         let mut membership = Self {
@@ -97,7 +98,7 @@ impl Membership {
         Ok(membership)
     }
 
-    /// Speaks with a supervisor over this channel.
+    /// Connects to a supervisor over this channel.
     fn connect(&mut self, channel: OwnedFd, proxy: &Arc<Proxy>) -> io::Result<()> {
         let link = SupervisorLink::new(channel, proxy, self.sender.clone())?;
         let (others, asked) = mpsc::channel(1);
@@ -137,7 +138,7 @@ impl Membership {
         }
     }
 
-    /// Sockets that are no longer listened on.
+    /// Tells the supervisor that nobody listens on these sockets any more.
     pub(super) fn release(&self, addresses: Vec<String>) {
         self.side_sockets.lock().retain(|(_, known), _| !addresses.contains(known));
         if let Some(link) = self.link.as_ref().filter(|_| !addresses.is_empty()) {
@@ -145,14 +146,15 @@ impl Membership {
         }
     }
 
-    /// Closes the copies of sockets: a successor may bind their addresses.
+    /// Closes our copies of sockets, so that a successor may bind their addresses.
     pub(super) fn close_sockets(&mut self) {
         self.control = None;
         self.held.lock().clear();
         self.side_sockets.lock().clear();
     }
 
-    /// All is loaded and bound; sockets that no listener wanted go.
+    /// Reports that everything is loaded and bound. If this process serves, sockets that no listener took are
+    /// released.
     pub(super) fn ready(&self, lacks: Vec<String>) {
         let Some(link) = &self.link else { return };
         if !self.is_candidate {
@@ -175,8 +177,8 @@ impl Membership {
     }
 }
 
-/// Completes once a process that has handed over has no connections left and has given its cache away, or its time is up;
-/// whether it has none.
+/// Completes once a process that has handed over has given its cache away and has no connections left, or its time is
+/// up. Returns true if it has no connections left.
 pub(super) async fn has_retired(
     proxy: &Proxy,
     retired: Option<Instant>,
@@ -184,7 +186,7 @@ pub(super) async fn has_retired(
 ) -> bool {
     let empty = async {
         if let Some(mut giving) = giving {
-            // Nothing is sent: the error says that it is over.
+            // Nothing is sent on this channel: the error says that it has closed.
             let _ = giving.changed().await;
         }
         proxy.registry.empty().await;
@@ -199,7 +201,7 @@ pub(super) async fn has_retired(
 }
 
 impl RunningServer {
-    /// Follows one message of the supervisor. A value ends the process.
+    /// Handles one message of the supervisor. A returned value ends the process.
     pub(super) async fn follow(&mut self, message: Message) -> Option<Stop> {
         let (id, order, mut descriptors) = match message {
             Message::Order(id, order, descriptors) => (id, order, descriptors),
@@ -245,13 +247,13 @@ impl RunningServer {
             }
             Order::Accept => {
                 if let Err(error) = self.take_over() {
-                    // Without an answer the other version keeps serving.
+                    // No answer is sent, so the other version goes on serving.
                     tracing::error!(%error, "this version cannot take over");
                     return Some(Stop::AtOnce);
                 }
             }
             Order::Pin => {
-                // Only the process that serves has cores of its own.
+                // Only the process that serves binds its workers.
                 if !self.membership.is_candidate && self.membership.retired.is_none() {
                     pinning::bind();
                 }
@@ -278,7 +280,7 @@ impl RunningServer {
                 let items: Vec<_> = items.into_iter().zip(descriptors).collect();
                 let (config, certificates) = (self.proxy.config(), self.certificates.clone());
                 if let Some(link) = self.membership.link.clone() {
-                    // Requests go on meanwhile.
+                    // On another thread, so that requests are not delayed.
                     link.beside(move |link| {
                         inheritance::restore(&items, &config, &certificates, Moment::Later);
                         link.answer(id, Report::Done, Vec::new());
@@ -303,19 +305,19 @@ impl RunningServer {
         let arrivals = Arc::clone(&self.membership.arrivals);
         tokio::spawn(async move {
             passage.follow(|passed| deliver(&arrivals, passed)).await;
-            // The other version has gone.
+            // The other version has gone: its connections are served here.
             passage.take_back().into_iter().for_each(|passed| deliver(&arrivals, passed));
         });
     }
 
-    /// Serves the connections without acknowledgement itself, and passes nothing more.
+    /// Stops passing connections on, and serves those that the other process has not acknowledged.
     fn take_back(&self) {
         if let Some(passage) = self.proxy.handover.set_passage(None) {
             passage.take_back().into_iter().for_each(|passed| deliver(&self.membership.arrivals, passed));
         }
     }
 
-    /// Accepts, and serves all that the version before served.
+    /// Begins to accept connections, and takes over everything that the previous version served.
     fn take_over(&mut self) -> io::Result<()> {
         let config = self.proxy.config();
         let side = self.bind_side(&config.settings)?;
@@ -335,7 +337,7 @@ impl RunningServer {
         Ok(())
     }
 
-    /// Leaves the sockets to another version, and ends once all connections have ended.
+    /// Leaves the sockets to another version. The process then ends once all its connections have ended.
     async fn retire(&mut self, patience: Duration, replaced: bool) {
         self.proxy.handover.accept(false);
         pinning::release();
@@ -353,7 +355,7 @@ impl RunningServer {
             if replaced && let Some(file) = listening.file.take() {
                 file.keep();
             }
-            // Its task ends by itself.
+            // The listener's task ends by itself.
             drop(listening.stop());
         }
         self.membership.arrivals.lock().clear();
@@ -390,10 +392,10 @@ impl RunningServer {
             return None;
         }
         tracing::error!("the supervisor has gone: another one takes over");
-        // Connections without an acknowledgement are served here.
+        // Connections that the other process has not acknowledged are served here.
         self.take_back();
         if let Some(mut former) = self.membership.supervisor.take() {
-            // The former process has ended.
+            // Reaps the process of the former supervisor.
             let _ = former.try_wait();
         }
         let estate = Estate {
@@ -431,7 +433,7 @@ impl RunningServer {
     }
 }
 
-/// Gives a connection to its listener; one without a listener is closed.
+/// Gives a connection to its listener. Closes it if the listener no longer exists.
 fn deliver(arrivals: &Arrivals, passed: PassedConnection) {
     let Some(listener) = arrivals.lock().get(&*passed.address).cloned() else { return };
     if let Err(TrySendError::Full(passed)) = listener.try_send(passed) {
@@ -442,7 +444,7 @@ fn deliver(arrivals: &Arrivals, passed: PassedConnection) {
     }
 }
 
-/// Takes connections of another version until it has no more.
+/// Receives connections from another version until the channel ends.
 async fn take_connections(channel: Channel, arrivals: Arrivals) {
     while let Some((number, address, socket)) = receive(&channel).await {
         let listener = arrivals.lock().get(&address).cloned();
@@ -450,14 +452,14 @@ async fn take_connections(channel: Channel, arrivals: Arrivals) {
             continue;
         }
         let Some(listener) = listener else { continue };
-        // A connection that has gone needs no answer.
+        // A connection whose client has gone needs no answer.
         if let Ok((socket, remote)) = Listener::passed(socket) {
             let _ = listener.send(PassedConnection { address: address.into(), socket, remote }).await;
         }
     }
 }
 
-/// Sends one request to each listener, past the network.
+/// Sends one request to each listener, without the network.
 async fn probe(listeners: Vec<(Arc<Listen>, mpsc::Sender<PassedConnection>)>) -> Result<(), String> {
     for (listen, arrivals) in listeners {
         let asked = tokio::time::timeout(PROBE, probe_one(&listen, &arrivals)).await;
@@ -484,7 +486,7 @@ async fn probe_one(listen: &Listen, arrivals: &mpsc::Sender<PassedConnection>) -
     ours.write_all(format!("{header}{PROBE_REQUEST}").as_bytes()).await?;
     let mut start = vec![0; PROBE_ANSWER.len()];
     ours.read_exact(&mut start).await?;
-    // All of it, so that the connection ends in good order.
+    // The rest of the answer is read, so that the connection ends in good order.
     let _ = ours.read_to_end(&mut Vec::new()).await;
     Ok(start)
 }

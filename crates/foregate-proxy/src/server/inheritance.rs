@@ -1,5 +1,5 @@
-//! The state for the next generation: pieces with a tag and a version, each encoded and decoded where it lives. Unknown pieces, and
-//! pieces of another version, are skipped.
+//! The state for the next generation, in pieces with a tag and a version. The module that owns a state encodes and
+//! decodes its piece. Unknown pieces, and pieces of another version, are skipped.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -20,18 +20,18 @@ use crate::upstream::inheritance::{self, Moment};
 /// Pieces of state, each with its bytes.
 pub(super) type StateItems = Vec<(Item, OwnedFd)>;
 
-/// The beginning of the steady clock, microseconds after the start of the machine, in eight bytes.
+/// The start of the steady clock in microseconds since the machine was started, as eight bytes.
 const CLOCK: (&str, u32) = ("clock", 1);
-/// The secret of the keys of session tickets.
+/// The secret from which the keys of session tickets are derived.
 const TICKETS: (&str, u32) = ("tls-tickets", 1);
 /// Last good addresses of names, and servers of services.
 const NAMES: (&str, u32) = ("names", 1);
 /// Health of servers, and orders of operators.
 const HEALTH: (&str, u32) = ("health", 1);
-/// Behaviour of the connections to servers.
+/// The observed behaviour of connections to servers.
 const ORIGINS: (&str, u32) = ("origins", 1);
-/// The secret of the cache's keys, and its time on the steady clock, as 16 and 8 bytes. Where its folders are those of the process before,
-/// these lie there.
+/// The secret of the cache's keys, and the cache's time on the steady clock, as 16 and 8 bytes. If both processes use
+/// the same folders, these are also stored there.
 const CACHE: (&str, u32) = ("cache", 1);
 /// States of modules' steps, each with a name and a version of its own.
 const STEPS: (&str, u32) = ("steps", 1);
@@ -58,7 +58,7 @@ pub(super) fn restore_early(items: &StateItems, upstreams: &Upstreams) {
     }
 }
 
-/// The keys and the clock of the cache of the process before.
+/// The secret and the clock of the previous process's cache.
 pub(super) fn cache(items: &StateItems) -> Option<CacheIdentity> {
     let bytes = piece(items, CACHE)?;
     let (secret, behind) = bytes.split_first_chunk()?;
@@ -68,16 +68,16 @@ pub(super) fn cache(items: &StateItems) -> Option<CacheIdentity> {
     Some(CacheIdentity { secret: Secret::new(*secret), start: (now, CacheTime(time)) })
 }
 
-/// As [`cache`] reads it.
+/// Encodes the identity of the cache for [`cache`].
 fn save_cache(CacheIdentity { secret, start: (moment, time) }: CacheIdentity) -> Vec<u8> {
-    // Not of that moment: the steady clock may have begun after it.
+    // Computed for the present moment, because the steady clock may have started after `moment`.
     let now = Instant::now();
     let since = u64::try_from(now.saturating_duration_since(moment).as_millis()).unwrap_or(u64::MAX);
     let behind = steady::millis(now).wrapping_sub(time.0.saturating_add(since));
     [&secret.to_bytes()[..], &behind.to_le_bytes()].concat()
 }
 
-/// Takes over all others.
+/// Takes over the remaining pieces.
 pub(super) fn restore(items: &StateItems, config: &Config, certificates: &CertificateStore, moment: Moment) {
     let now = Instant::now();
     if let Some(keys) = piece(items, TICKETS).filter(|_| moment == Moment::Start) {
@@ -94,14 +94,14 @@ pub(super) fn restore(items: &StateItems, config: &Config, certificates: &Certif
     }
 }
 
-/// The state of this process. Pieces that the system has no memory for are left out.
+/// The state of this process. A piece is left out if the system has no memory for it.
 pub(super) fn save(proxy: &Proxy, resolver: &Resolver) -> StateItems {
     let mut items = save_small(proxy, resolver);
     items.extend(save_steps(&proxy.config()));
     items
 }
 
-/// The state but for that of steps, which may have megabytes.
+/// The state without that of steps, which may be megabytes.
 pub(super) fn save_small(proxy: &Proxy, resolver: &Resolver) -> StateItems {
     let (config, now) = (proxy.config(), Instant::now());
     let mut items = save_health(&config);

@@ -1,11 +1,11 @@
-//! Sockets that could not be bound, with advice.
+//! Errors for sockets that could not be bound, with advice.
 
 use std::io;
 
 use super::source::SettingsSource;
 use crate::settings::ListenAddress;
 
-/// The error of [`super::run`] where a socket could not be bound.
+/// The error of [`super::run`] if a socket could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}{}", place.as_ref().map_or_else(String::new, |place| format!("\n  at {place}")))]
 pub struct NotBound {

@@ -1,4 +1,5 @@
-//! A version that has handed over and has only tunnels and long bodies left: it lets go of all that only new requests would need.
+//! A version that has handed over and has only tunnels and long bodies left. It frees everything that only new requests
+//! would need.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,9 +13,9 @@ use crate::memory;
 use crate::proxy::{Config, Proxy};
 use crate::sys;
 
-/// How often it is looked at whether a connection may still bring a request.
+/// The interval at which connections are checked for whether they may still bring a request.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long idle connections may take to say that they are there.
+/// The time for woken idle connections to report whether they may still bring a request.
 const ANSWER: Duration = Duration::from_millis(200);
 
 /// Sends [`Message::Remnant`] once the cache has been given away and no connection may bring another request.
@@ -39,16 +40,17 @@ pub(super) async fn watch(
     }
 }
 
-/// Sends [`Message::Unused`] once no exchange holds the configuration any more, and no connection may bring another request. Tunnels let go of
-/// it at once; a body on its way does so with its next bytes, and one on an HTTP/1 connection that may bring another request at its end.
+/// Sends [`Message::Unused`] once no exchange holds the configuration any more, and no connection may bring another
+/// request. Tunnels release it at once, and a body when its next bytes move. A body on an HTTP/1 connection that may
+/// bring another request releases it at its end.
 async fn until_unused(proxy: Weak<Proxy>, messages: mpsc::UnboundedSender<Message>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(proxy) = proxy.upgrade() else { return };
         proxy.registry.wake();
         tokio::time::sleep(ANSWER).await;
-        // An exchange that begins between the two checks is seen by the second: it takes the configuration before its connection stops waiting for a
-        // request.
+        // The second check sees an exchange that begins after the first, because it takes the configuration before its
+        // connection stops waiting for a request.
         if proxy.registry.may_ask() == 0 && is_unused(&proxy.config()) {
             // The server may be stopping.
             let _ = messages.send(Message::Unused);
@@ -57,14 +59,14 @@ async fn until_unused(proxy: Weak<Proxy>, messages: mpsc::UnboundedSender<Messag
     }
 }
 
-/// Returns true if the caller and the proxy alone hold the configuration.
+/// Returns true if nobody but the caller and the proxy holds the configuration.
 fn is_unused(config: &Arc<Config>) -> bool {
     Arc::strong_count(config) <= 2
 }
 
 impl RunningServer {
-    /// Drops stored responses, connections to origins, probes and threads. A body on its way keeps its stored response or connection. A request that
-    /// still comes is served without a cache.
+    /// Drops stored responses, connections to origins, probes and threads. A body that is being sent keeps its stored
+    /// response or connection. A request that arrives nevertheless is served without a cache.
     pub(super) fn shed(&mut self) {
         self.proxy.cache.store.close_memory();
         self.upstreams.rest();
@@ -80,7 +82,7 @@ impl RunningServer {
             "only tunnels and bodies on their way are left; caches and idle connections to origins are dropped"
         );
     }
-    /// Drops the configuration, of which tunnels and bodies on their way have kept their part.
+    /// Drops the configuration. Tunnels and bodies that are being sent have kept the parts that they need.
     pub(super) fn drop_configuration(&mut self) {
         let config = self.proxy.config();
         if !is_unused(&config) {

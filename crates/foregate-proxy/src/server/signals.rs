@@ -26,15 +26,15 @@ impl Signals {
     }
 }
 
-/// Prevents the signals HUP, USR1 and USR2 from ending the process, from before the configuration
-/// is read, which may take long, while log rotation may already send them. [`super::run`] handles
-/// the signals that arrived.
+/// Prevents the signals HUP, USR1 and USR2 from ending the process. To be called before the
+/// configuration is read: reading may take long, and log rotation may already send signals. [`super::run`]
+/// handles the signals that arrived in the meantime.
 ///
 /// # Errors
 ///
 /// The system's refusal.
 pub fn catch_early() -> io::Result<()> {
-    // Signal handlers stay when their runtime is gone.
+    // The signal handlers stay installed after this runtime has ended.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
     for kind in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
@@ -43,7 +43,7 @@ pub fn catch_early() -> io::Result<()> {
     Ok(())
 }
 
-/// To NGINX this signal is the start of an upgrade, so that people send it; by default it would
+/// Logs that USR2 starts no upgrade. It does for NGINX, so operators send it, and by default it would
 /// kill the process.
 pub(super) fn say_no_upgrade(draining: bool) {
     if draining {

@@ -1,4 +1,4 @@
-//! The sockets that a configuration asks for: passed to the process, there already, or bound.
+//! The sockets that a configuration needs: passed to the process, open already, or newly bound.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -14,19 +14,19 @@ use crate::configuration::Settings;
 use crate::listener::Listener;
 use crate::settings::{Listen, ListenAddress};
 
-/// A socket that is about to be listened on.
+/// A socket on which a listener is about to be started.
 pub(super) struct Bound {
     pub(super) listen: Arc<Listen>,
     pub(super) listener: Arc<Listener>,
     pub(super) file: Option<SocketFile>,
-    /// The socket was bound just now.
+    /// True if the socket has just been bound.
     pub(super) is_new: bool,
 }
 
-/// A socket file of our making; removed when this value is dropped.
+/// A socket file that this process has created. It is removed when this value is dropped.
 pub(super) struct SocketFile {
     pub(super) path: PathBuf,
-    /// Device and inode: another process may have put a file in its place.
+    /// Device and inode, to notice if another process has replaced the file.
     identity: Option<(u64, u64)>,
 }
 
@@ -43,7 +43,7 @@ impl SocketFile {
         }
     }
 
-    /// Keeps the file when this is dropped.
+    /// Drops this value without removing the file.
     pub(super) fn keep(mut self) {
         self.identity = None;
     }
@@ -66,7 +66,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Sockets other than those for clients.
+/// New sockets other than those for clients.
 #[derive(Default)]
 pub(super) struct SideSockets {
     pub(super) metrics: Option<Listener>,
@@ -119,8 +119,8 @@ impl RunningServer {
         Ok(bound)
     }
 
-    /// The socket that a former process has bound for a listener. Its file goes with this process
-    /// only if that serves.
+    /// The socket that an earlier process has bound for a listener. Its file is removed with this process
+    /// only if this process serves.
     fn held(&self, listen: &Listen) -> io::Result<Option<(Arc<Listener>, Option<SocketFile>)>> {
         let held = self.membership.take_held(Purpose::Clients, &listen.address.to_string());
         let Some(descriptor) = held else { return Ok(None) };
@@ -129,8 +129,8 @@ impl RunningServer {
         Ok(Some((listener, file)))
     }
 
-    /// The socket that was passed for a listener. One of all IPv6 addresses that takes IPv4 as
-    /// well, as `ListenStream=8080` makes it, is that of both halves of `listen ":8080"`.
+    /// The socket that was passed for a listener. A socket for all IPv6 addresses that also accepts IPv4, as
+    /// systemd's `ListenStream=8080` makes it, serves both halves of `listen ":8080"`.
     fn passed(&self, listen: &Listen, all: &[Listen]) -> Option<&Arc<Listener>> {
         if let Some(listener) = self.inherited.get(&listen.address) {
             return Some(listener);
@@ -142,8 +142,8 @@ impl RunningServer {
         self.inherited.get(&other_half.address).filter(|listener| is_half && listener.takes_both_families())
     }
 
-    /// A socket at work that has the same port on all addresses, or on one where `address` means
-    /// all.
+    /// An open socket that overlaps with `address`: it has the same port, and one of the two is for all
+    /// addresses.
     fn overlapping(&self, address: &ListenAddress) -> Option<&ListenAddress> {
         let ListenAddress::Tcp(wanted) = address else { return None };
         self.listening.keys().find(|held| match held {
@@ -188,8 +188,8 @@ impl RunningServer {
     }
 }
 
-/// Returns true if a socket cannot be bound because the system has no IPv6, and its other half
-/// serves all clients.
+/// Returns true if a socket cannot be bound because the system has no IPv6, and the IPv4 half of the
+/// same listener serves all clients.
 fn can_do_without(listen: &Listen, error: &io::Error) -> bool {
     let is_v6 = matches!(listen.address, ListenAddress::Tcp(SocketAddr::V6(_)));
     // The kernel has no IPv6, or is configured not to use it.
@@ -212,7 +212,7 @@ fn bind_admin(path: &Path) -> io::Result<tokio::net::UnixListener> {
     unix_listener(bind_private(path)?)
 }
 
-/// A Unix socket for the user of the process alone.
+/// Binds a Unix socket that only the user of the process may use.
 pub(super) fn bind_private(path: &Path) -> io::Result<Listener> {
     let listener = Listener::bind(&Listen::new(ListenAddress::Unix(path.to_owned())))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;

@@ -9,13 +9,13 @@ use crate::configuration::Settings;
 use crate::settings::ListenAddress;
 use crate::tls::CertificateKeeper;
 
-/// A source of settings. It is called on a thread that may block.
+/// A source of settings. Its methods are called on a thread that may block.
 pub trait SettingsSource: Send + Sync {
     /// Reads and validates the configuration again.
     ///
     /// # Errors
     ///
-    /// The error in it.
+    /// The configuration is invalid, or cannot be read; the text says why.
     fn read(&self) -> Result<Settings, String>;
 
     /// Rereads the files that the present configuration refers to ([`Settings::watched`]). The
@@ -23,14 +23,14 @@ pub trait SettingsSource: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The error in these files.
+    /// A file is invalid, or cannot be read; the text says why.
     fn refresh(&self) -> Result<Settings, String>;
 
     /// Reads a configuration that came in a request, as if it stood in the file, in KDL or in JSON.
     ///
     /// # Errors
     ///
-    /// The error in it.
+    /// The configuration is invalid, or cannot be read; the text says why.
     fn read_given(&self, _text: String, _is_json: bool) -> Result<Settings, String> {
         Err("the proxy was started without a configuration file".to_owned())
     }
@@ -54,22 +54,22 @@ pub trait SettingsSource: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The mistake in it.
+    /// `filter` is invalid; the text says why.
     fn set_log_filter(&self, _filter: &str) -> Result<(), String> {
         Err("the level of this process cannot be changed".to_owned())
     }
 
-    /// The configuration read last has taken effect.
+    /// Called when the configuration read last has taken effect.
     fn took_effect(&self);
 
-    /// The first configuration is at work: all of its addresses are bound, and this process serves
-    /// them.
+    /// Called when the first configuration has taken effect: all its addresses are bound, and this process
+    /// serves them.
     fn started(&self) {}
 
-    /// Another process serves from now on.
+    /// Called when another process serves from now on.
     fn handed_over(&self) {}
 
-    /// The part of the process that obtains certificates, if there is one.
+    /// The component that obtains certificates, if there is one.
     fn keeper(&self) -> Option<Arc<dyn CertificateKeeper>> {
         None
     }
@@ -99,7 +99,7 @@ pub(super) enum ReloadCause {
     Changed,
 }
 
-/// The caller that waits for the result of a reload. It may have gone.
+/// The caller that waits for the result of a reload. It may have stopped waiting.
 pub(super) enum ReloadAnswer {
     Nobody,
     Reload(oneshot::Sender<Result<(), String>>),
@@ -116,7 +116,7 @@ impl ReloadAnswer {
     }
 }
 
-/// The controls of the process that the source of its configuration provides.
+/// Makes the controls that the source of the configuration provides available to the admin interface.
 pub(super) struct SourceControls(pub(super) Arc<dyn SettingsSource>);
 
 impl ProcessControls for SourceControls {

@@ -1,5 +1,5 @@
-//! A process that serves for a supervisor: its equipment at the start, and the messages that go
-//! both ways.
+//! A process that serves under a supervisor: its equipment at the start, and the messages in both
+//! directions.
 
 use std::collections::HashMap;
 use std::env;
@@ -29,14 +29,14 @@ use crate::proxy::Proxy;
 use crate::sys;
 use crate::telemetry::exposition::ExpositionFormat;
 
-/// How long times are recorded after the last request for them.
+/// How long latencies are still recorded after the supervisor has last asked for them.
 const WATCHED: Duration = Duration::from_secs(10);
-/// The time limit of the supervisor for an answer.
+/// The time limit for an answer of the supervisor.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The time limit for a process to leave its last numbers.
+/// The time limit at the end of a process for sending its last metrics.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The equipment of a serving process at its start.
+/// The equipment that a serving process gets from its supervisor at its start.
 #[derive(Debug)]
 pub struct Supervised {
     pub(super) channel: OwnedFd,
@@ -45,7 +45,7 @@ pub struct Supervised {
     pub(super) binary: PathBuf,
     pub(super) sockets: Vec<(HeldSocket, OwnedFd)>,
     pub(super) items: Vec<(Item, OwnedFd)>,
-    /// The coordination socket and its path, for another supervisor.
+    /// The coordination socket and its path, for a new supervisor.
     pub(super) control: Option<(PathBuf, OwnedFd)>,
 }
 
@@ -80,7 +80,7 @@ impl Supervised {
     }
 }
 
-/// The standard input, for this process alone.
+/// Duplicates the standard input. The new descriptor is closed on exec, so no other program gets it.
 ///
 /// # Errors
 ///
@@ -89,35 +89,36 @@ pub fn take_stdin() -> io::Result<OwnedFd> {
     io::stdin().as_fd().try_clone_to_owned()
 }
 
-/// An order that the server follows itself.
+/// A message for the server's main task.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// With the number of the question, and the descriptors.
+    /// An order of the supervisor, with the number of its question and the descriptors that came with it.
     Order(Option<u64>, Order, Vec<OwnedFd>),
-    /// The process has handed over, and none of its connections brings another request.
+    /// The process has handed over, and none of its connections may bring another request.
     Remnant,
-    /// No exchange of a former version holds its configuration any more.
+    /// The process has handed over, and none of its exchanges holds the configuration any more.
     Unused,
     /// The supervisor has gone.
     Lost,
 }
 
-/// A report that is to be sent.
+/// A report that waits to be sent.
 #[derive(Debug)]
 struct Outgoing {
     report: Envelope<Report>,
     descriptors: Vec<OwnedFd>,
-    /// Is told once the report is on its way.
+    /// Notified once the report has been sent.
     sent: Option<oneshot::Sender<()>>,
 }
 
-/// The way to the supervisor.
+/// The connection to the supervisor.
 #[derive(Debug, Clone)]
 pub(super) struct SupervisorLink {
     outgoing: mpsc::UnboundedSender<Outgoing>,
     questions: Arc<Questions>,
     channel: Arc<Channel>,
-    /// Held while state is read and sent: the supervisor keeps the piece that comes last.
+    /// Locked while state is read and sent, so that the latest state arrives last: the supervisor keeps the
+    /// last piece that it gets.
     saving: Arc<Mutex<()>>,
 }
 
@@ -128,7 +129,7 @@ struct Questions {
 }
 
 impl SupervisorLink {
-    /// Speaks over this channel. Orders go to `commands`, but for those that are answered here.
+    /// Connects to the supervisor over this channel. Orders that are not answered here go to `commands`.
     pub(super) fn new(
         channel: OwnedFd,
         proxy: &Arc<Proxy>,
@@ -139,9 +140,9 @@ impl SupervisorLink {
         let sender = Arc::clone(&channel);
         tokio::spawn(async move {
             while let Some(Outgoing { report, descriptors, sent }) = to_send.recv().await {
-                // The end shows where messages are received.
+                // An error needs no handling: the receiving side notices that the channel has ended.
                 let _ = send(&sender, &report, &descriptors).await;
-                // Whoever waits may have given up.
+                // The waiting task may have given up.
                 let _ = sent.map(|sent| sent.send(()));
             }
         });
@@ -160,7 +161,7 @@ impl SupervisorLink {
         let _ = self.outgoing.send(Outgoing { report, descriptors, sent: None });
     }
 
-    /// Does work that takes long beside the workers.
+    /// Runs long work on another thread than the workers.
     #[allow(
         clippy::disallowed_methods,
         reason = "the supervisor asks one question at a time, and an operator's orders come one by one, so the queue is short"
@@ -168,14 +169,14 @@ impl SupervisorLink {
     pub(super) fn beside(self, work: impl FnOnce(&Self) + Send + 'static) {
         tokio::task::spawn_blocking(move || {
             work(&self);
-            // The thread may rest for long.
+            // The thread may be idle for long, so its memory is returned now.
             sys::collect_memory();
         });
     }
 
-    /// Answers with the memory and the descriptors of this process as well.
+    /// Adds the memory and the number of descriptors of this process to `stats`, and sends the answer.
     fn report_holdings(self, id: Option<u64>, mut stats: Stats) {
-        // The system walks through all pages for it.
+        // Not on a worker, because the system reads all page tables for this.
         self.beside(move |link| {
             let own = std::process::id();
             stats.memory = memory_of(own).unwrap_or_default();
@@ -184,8 +185,8 @@ impl SupervisorLink {
         });
     }
 
-    /// Answers with the state for the next generation. The counts of rate limits are megabytes and are copied first; the small pieces follow, so that
-    /// they are current when they are sent.
+    /// Answers with the state for the next generation. The counts of rate limits, which may be megabytes, are copied first,
+    /// and the small pieces last, so that these are current when they are sent.
     pub(super) fn report_items(self, id: Option<u64>, proxy: Arc<Proxy>, resolver: Resolver) {
         self.beside(move |link| {
             let steps = inheritance::save_steps(&proxy.config());
@@ -217,7 +218,7 @@ impl SupervisorLink {
         }
     }
 
-    /// The number of a question, and its answer.
+    /// Registers a question. Returns its number, and the receiver of its answer.
     fn question(&self) -> (u64, oneshot::Receiver<Vec<OwnedFd>>) {
         let id = self.questions.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
@@ -225,7 +226,7 @@ impl SupervisorLink {
         (id, answered)
     }
 
-    /// Has the supervisor hold sockets as well.
+    /// Makes the supervisor keep a copy of a socket.
     pub(super) fn hold(&self, socket: HeldSocket, descriptor: io::Result<OwnedFd>) {
         match descriptor {
             Ok(descriptor) => self.answer(None, Report::Hold { sockets: vec![socket] }, vec![descriptor]),
@@ -308,25 +309,26 @@ impl SupervisorLink {
         }
     }
 
-    /// Has the supervisor hand purges on, as many at once as wait.
+    /// Sends purges to the supervisor, which passes them on to other generations. All waiting purges are
+    /// sent together.
     pub(super) async fn tell_purges(self, mut notices: mpsc::Receiver<PurgeNotice>) {
         let mut waiting = Vec::new();
         while notices.recv_many(&mut waiting, QUEUE).await > 0 {
             let purges = write_all(waiting.iter().map(|notice| &*notice.purge));
             let (id, answered) = self.question();
             self.answer(Some(id), Report::Purges, blob(&purges).into_iter().collect());
-            // A supervisor that is being replaced is slow for a moment.
+            // A supervisor that is being replaced answers late.
             let arrived = matches!(tokio::time::timeout(PATIENCE, answered).await, Ok(Ok(_)));
             self.questions.open.lock().remove(&id);
             for notice in waiting.drain(..).filter(|_| arrived) {
-                // Nobody waits where a client's request has caused it.
+                // Nobody waits for a purge that a client's request has caused.
                 let _ = notice.told.send(());
             }
             waiting.clear();
         }
     }
 
-    /// Leaves the last metrics with the supervisor, behind all reports that still wait.
+    /// Sends the last metrics to the supervisor, after all waiting reports.
     pub(super) async fn farewell(&self, proxy: &Proxy) {
         let text = admin::own_metrics(proxy, ExpositionFormat::OpenMetrics);
         let Ok(blob) = blob(text.as_bytes()) else { return };
@@ -342,7 +344,7 @@ async fn send(channel: &Channel, report: &Envelope<Report>, descriptors: &[Owned
     channel.send(&serde_json::to_vec(report)?, &descriptors).await
 }
 
-/// The estate for a new supervisor where the old one has died.
+/// The state that a new supervisor gets if the old one has died.
 pub(super) struct Estate<'a> {
     pub(super) generation: u64,
     pub(super) binary: PathBuf,
@@ -394,7 +396,7 @@ pub(super) fn start_supervisor(estate: Estate<'_>) -> io::Result<(OwnedFd, Child
     Ok((ours, child))
 }
 
-/// The report that all is loaded and bound.
+/// The report that everything is loaded and bound.
 pub(super) fn ready(lacks: Vec<String>) -> Report {
     Report::Ready {
         protocol: PROTOCOL,
@@ -408,7 +410,7 @@ pub(super) fn ready(lacks: Vec<String>) -> Report {
     }
 }
 
-/// A socket to be held.
+/// The description of a socket that the supervisor is to keep.
 pub(super) fn held(address: String, purpose: Purpose, from_manager: bool) -> HeldSocket {
     HeldSocket { address, purpose, from_manager }
 }

@@ -1,4 +1,4 @@
-//! The stored responses in memory go from a version that has handed over to the one that serves.
+//! Passes the stored responses in memory from a version that has handed over to the one that serves.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,31 +14,31 @@ use crate::cache::Cache;
 use crate::cache::warm::{self, CacheGiver, MovedResponses};
 use crate::memory;
 
-/// The pause between two batches of 8 MiB at most: so both versions together have little more memory than one, since the old one gives
-/// the memory of a batch back to the system meanwhile.
+/// The pause between two batches of at most 8 MiB. Meanwhile the old version returns the memory of the last batch to
+/// the system, so both versions together use little more memory than one.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long the other version may take for a batch.
+/// The time limit for the other version to take a batch.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The way to another generation of this program.
+/// The stream to another generation of this program.
 fn stream(descriptor: Option<OwnedFd>) -> io::Result<UnixStream> {
     let stream = StdStream::from(descriptor.ok_or(io::ErrorKind::InvalidInput)?);
     stream.set_nonblocking(true)?;
     UnixStream::from_std(stream)
 }
 
-/// Gives all responses to the version that follows. The result ends when that is over.
+/// Gives all stored responses to the next version. The returned channel closes when this is over.
 pub(super) fn give(cache: Arc<Cache>, descriptor: Option<OwnedFd>) -> Option<watch::Receiver<()>> {
     let mut giver = CacheGiver::new(&cache, stream(descriptor).ok()?, memory::discard)?;
     let (giving, given) = watch::channel(());
     tokio::spawn(async move {
-        // The other version may have gone, or have enough.
+        // Also ends if the other version has gone, or takes no more.
         while let Ok(Ok(true)) = tokio::time::timeout(PATIENCE, giver.give_some()).await {
             memory::give_back_now(Handle::current().metrics().num_workers());
             tokio::time::sleep(PAUSE).await;
         }
         let MovedResponses { responses, bytes } = giver.moved;
-        // Requests of its last connections are few: the memory is needed elsewhere.
+        // The last connections bring few requests, and the memory is needed elsewhere.
         cache.store.close_memory();
         memory::give_back_now(Handle::current().metrics().num_workers());
         if responses > 0 {
@@ -49,7 +49,7 @@ pub(super) fn give(cache: Arc<Cache>, descriptor: Option<OwnedFd>) -> Option<wat
     Some(given)
 }
 
-/// Takes the responses of the version before.
+/// Takes the stored responses of the previous version.
 pub(super) fn take(cache: Arc<Cache>, descriptor: Option<OwnedFd>) {
     let Ok(stream) = stream(descriptor) else { return };
     tokio::spawn(async move {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use foregate_module::{Condition, Expression};
 
-/// The names of the values of a line, as they stand in the JSON format and in templates.
+/// The names of the values of a log line, in the JSON format and in templates.
 pub const LOG_FIELDS: [&str; 29] = [
     "time",
     "client",
@@ -47,13 +47,13 @@ pub struct AccessLogSettings {
     pub target: LogTarget,
     /// The format of a line. Default: [`LineFormat::Json`].
     pub format: LineFormat,
-    /// A request is logged if all of them hold.
+    /// A request is only logged if all these conditions hold.
     pub when: Vec<Arc<dyn Condition>>,
-    /// Of 2^64 requests, this many are logged; `None`: all.
+    /// The share of requests that are logged, in units of 2^-64; `None`: all.
     pub share: Option<u64>,
     /// Further values, by their names.
     pub fields: Vec<(Arc<str>, Arc<dyn Expression>)>,
-    /// Logs requests of this site alone, by its first host; `None`: of all sites.
+    /// The first host of the only site whose requests are logged; `None`: requests of all sites are logged.
     pub site: Option<Arc<str>>,
 }
 
@@ -90,13 +90,13 @@ impl fmt::Debug for AccessLogSettings {
 pub enum LineFormat {
     /// An object with all values that apply.
     Json,
-    /// An object with these values, by their numbers in [`LOG_FIELDS`].
+    /// An object with these values, by their indices in [`LOG_FIELDS`].
     JsonOf(Vec<usize>),
     /// The common log format: `CLIENT - - [TIME] "REQUEST" STATUS BYTES`.
     Common,
     /// The common format with `"REFERER" "USER AGENT"` after it.
     Combined,
-    /// These parts.
+    /// The concatenation of these parts.
     Template(Vec<TemplatePart>),
 }
 
@@ -105,20 +105,20 @@ pub enum LineFormat {
 pub enum TemplatePart {
     /// Text of the operator.
     Text(Box<str>),
-    /// A value, by its number in [`LOG_FIELDS`].
+    /// A value, by its index in [`LOG_FIELDS`].
     Known(usize),
-    /// A further value, by its number.
+    /// A further value, by its index in [`AccessLogSettings::fields`].
     Added(usize),
 }
 
-/// Where the lines of a log go.
+/// The destination of a log's lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogTarget {
     /// A file, a device or a named pipe.
     File {
-        /// Its path; `/dev/stdout` and `/dev/stderr` are those of the process.
+        /// The path; `/dev/stdout` and `/dev/stderr` are the streams of the process.
         path: PathBuf,
-        /// When the proxy starts another file by itself.
+        /// When the proxy rotates the file; `None`: it does not.
         rotation: Option<Rotation>,
     },
     /// A syslog server.
@@ -150,12 +150,12 @@ impl fmt::Display for LogTarget {
     }
 }
 
-/// When a file is renamed and a new one begins.
+/// When a log file is rotated: renamed, and replaced by a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
-    /// Before it has more bytes than these.
+    /// The size that a file does not exceed, bytes: it is rotated before.
     pub size: Option<u64>,
-    /// The age at which it is rotated.
+    /// The age at which a file is rotated.
     pub age: Option<Duration>,
     /// How many files are kept in addition to the present one, at least 1. Default: 7.
     pub keep: u32,
@@ -195,7 +195,7 @@ impl SyslogFacility {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| Self(*number))
     }
 
-    /// All names.
+    /// The names of all facilities.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         Self::NAMES.iter().map(|(name, _)| *name)
     }

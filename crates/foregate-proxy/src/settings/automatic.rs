@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use super::CertificateFiles;
 
-/// The directory of Let's Encrypt, which is asked unless the configuration names another authority.
+/// The directory of Let's Encrypt, which is used unless the configuration names another authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// The prefix of the paths where an authority looks for the answer to its HTTP-01 challenge (RFC
 /// 8555, section 8.3).
 pub const HTTP_CHALLENGE_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
-/// Bytes of the longest token of a challenge, and of the longest name.
+/// The longest token of a challenge, and the longest name, bytes.
 const TOKEN_LIMIT: usize = 253;
 
 /// The certificates that the proxy obtains itself, and how.
@@ -22,24 +22,24 @@ const TOKEN_LIMIT: usize = 253;
 pub struct Automatic {
     /// The folder of certificates, accounts and challenges. Several processes may share it.
     pub storage: PathBuf,
-    /// The address that authorities may write to.
+    /// The email address at which authorities may contact the operator.
     pub email: Option<String>,
-    /// The authorities, the first one first; the others are asked when it fails. At least one.
+    /// The authorities. The first one is asked first, the others if it fails. At least one.
     pub authorities: Vec<Authority>,
     /// The challenges that may be used, in the order of preference. At least one.
     pub challenges: Vec<ChallengeKind>,
     /// The command that publishes records for DNS-01.
     pub dns_hook: Option<DnsHook>,
-    /// The zones that take the records of DNS-01 by dynamic updates. The hook has those of other zones.
+    /// The zones in which records for DNS-01 are published by dynamic updates. In other zones the hook publishes them.
     pub dns_updates: Vec<DnsUpdate>,
-    /// The names that get a certificate of their own, with its issuer. A wildcard is `*.NAME`.
+    /// The names that get a certificate of their own, each with the issuer. A wildcard is `*.NAME`.
     pub names: BTreeMap<Arc<str>, IssuedBy>,
     /// Certificates for other names, obtained in the first handshake that asks for them.
     pub on_demand: Option<OnDemand>,
 }
 
 impl Automatic {
-    /// No names, and the authority that most use.
+    /// Settings without names, with Let's Encrypt as the authority.
     pub fn new(storage: PathBuf) -> Self {
         Self {
             storage,
@@ -60,7 +60,7 @@ impl Automatic {
         CertificateFiles { certificate: file.clone(), key: file }
     }
 
-    /// The innermost zone with dynamic updates that holds a name.
+    /// The innermost zone with dynamic updates that contains a name.
     pub fn dns_update(&self, name: &str) -> Option<&DnsUpdate> {
         let holds = |update: &&DnsUpdate| {
             let above = name.strip_suffix(&*update.zone);
@@ -85,20 +85,20 @@ pub fn file_name(name: &str, extension: &str) -> String {
     format!("{}.{extension}", name.replace('*', "_"))
 }
 
-/// The file with the answer to a challenge by HTTP, for a token; `None` where it is no token.
+/// The file with the answer to the HTTP challenge with this token; `None` if `token` is malformed.
 pub fn http_challenge(folder: &Path, token: &[u8]) -> Option<PathBuf> {
     let token = challenge_name(token, |byte| matches!(byte, b'-' | b'_'))?;
     Some(folder.join(format!("{token}.http")))
 }
 
-/// The file with the certificate that answers a challenge by TLS, for a name (RFC 8737); `None`
-/// where it is no name.
+/// The file with the certificate that answers the TLS challenge for this name (RFC 8737); `None` if
+/// `name` is malformed.
 pub fn alpn_challenge(folder: &Path, name: &str) -> Option<PathBuf> {
     let name = challenge_name(name.as_bytes(), |byte| matches!(byte, b'-' | b'_' | b'.'))?;
     Some(folder.join(format!("{name}.alpn")))
 }
 
-/// The text, if it cannot lead out of a folder.
+/// Returns the text if it is safe as a file name, and cannot lead out of a folder.
 fn challenge_name(text: &[u8], is_allowed: impl Fn(u8) -> bool) -> Option<&str> {
     let fits = (1..=TOKEN_LIMIT).contains(&text.len()) && text[0] != b'.';
     let fits = fits && text.iter().all(|byte| byte.is_ascii_alphanumeric() || is_allowed(*byte));
@@ -108,10 +108,10 @@ fn challenge_name(text: &[u8], is_allowed: impl Fn(u8) -> bool) -> Option<&str> 
 /// The issuer of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IssuedBy {
-    /// The authorities of the configuration.
+    /// The ACME authorities of the configuration.
     Authorities,
-    /// The authority in the storage folder, which only those trust that have installed its root
-    /// certificate.
+    /// The proxy's own authority, in the storage folder. Only clients that have installed its root
+    /// certificate trust it.
     Internal,
 }
 
@@ -120,12 +120,12 @@ pub enum IssuedBy {
 pub struct Authority {
     /// The address of its directory.
     pub directory: String,
-    /// PEM file with the roots that its own server's certificate leads to. Default (`None`): the
-    /// system's.
+    /// PEM file with the root certificates that are trusted for connections to the authority. Default
+    /// (`None`): the system's.
     pub roots: Option<PathBuf>,
     /// The profile of the certificates. Default (`None`): the authority's choice.
     pub profile: Option<String>,
-    /// The account that it has given to the operator elsewhere (RFC 8555, section 7.3.4).
+    /// An account that the operator has with the authority outside of ACME (RFC 8555, section 7.3.4).
     pub external: Option<ExternalAccount>,
 }
 
@@ -136,7 +136,7 @@ impl Authority {
     }
 }
 
-/// An account that an authority has given to the operator outside of ACME.
+/// An account that an operator has with an authority outside of ACME.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExternalAccount {
     /// Its identifier.
@@ -154,9 +154,9 @@ impl std::fmt::Debug for ExternalAccount {
 /// A way to prove to an authority that a name belongs to this proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChallengeKind {
-    /// An answer at port 80 (RFC 8555, section 8.3).
+    /// An HTTP response at port 80 (RFC 8555, section 8.3).
     Http,
-    /// A certificate at port 443 (RFC 8737).
+    /// A special certificate at port 443 (RFC 8737).
     TlsAlpn,
     /// A TXT record (RFC 8555, section 8.4).
     Dns,
@@ -165,10 +165,10 @@ pub enum ChallengeKind {
 /// A command that publishes and removes TXT records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsHook {
-    /// The command and its first arguments; `present` or `cleanup`, the record's name and its value
-    /// follow.
+    /// The command and its first arguments. The further arguments are `present` or `cleanup`, the record's
+    /// name, and its value.
     pub command: Vec<String>,
-    /// The time limit for all nameservers of the zone to have a published record. Default: 10 s.
+    /// How long to wait until all nameservers of the zone have a published record. Default: 10 s.
     pub wait: Duration,
 }
 
@@ -179,13 +179,13 @@ pub struct DnsUpdate {
     pub server: (Box<str>, u16),
     /// The name of the zone, in lower case and without a dot at its end.
     pub zone: Box<str>,
-    /// The key that signs the updates. Default (`None`): the nameserver trusts the address.
+    /// The key that signs the updates. Default (`None`): none; the nameserver trusts our address.
     pub key: Option<TransactionKey>,
-    /// The time limit for all nameservers of the zone to have a record. Default: 10 s.
+    /// How long to wait until all nameservers of the zone have a published record. Default: 10 s.
     pub wait: Duration,
 }
 
-/// A key that a nameserver shares (TSIG, RFC 8945).
+/// A key that is shared with a nameserver (TSIG, RFC 8945).
 #[derive(Clone, PartialEq, Eq)]
 pub struct TransactionKey {
     /// Its name, in lower case.
@@ -214,7 +214,7 @@ pub enum KeyAlgorithm {
 }
 
 impl KeyAlgorithm {
-    /// Its name in messages and in nameservers' configurations.
+    /// The algorithm's name in messages and in nameservers' configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sha256 => "hmac-sha256",
@@ -227,13 +227,13 @@ impl KeyAlgorithm {
 /// Certificates for names that the configuration does not list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnDemand {
-    /// The names that may have one: `a.example`, or `*.example` for all names below it.
+    /// The names that may get a certificate: `a.example`, or `*.example` for all names below it.
     pub names: Vec<String>,
-    /// An address that answers `GET ADDRESS?domain=NAME` with 2xx if the name may have one.
+    /// The URL of a server that answers `GET URL?domain=NAME` with 2xx if the name may get a certificate.
     pub ask: Option<String>,
-    /// At most this many new certificates, and as many questions to `ask`,
+    /// The most new certificates in each span of `per`, and the most questions to `ask`. Default: 10.
     pub rate: u32,
-    /// in this time. Default: 10 in one minute.
+    /// The span of time for `rate`. Default: one minute.
     pub per: Duration,
 }
 

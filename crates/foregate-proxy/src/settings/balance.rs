@@ -3,32 +3,33 @@
 /// A method of balancing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Balance {
-    /// Servers take turns, by their weights.
+    /// Servers take turns, in proportion to their weights.
     #[default]
     RoundRobin,
-    /// The server with the fewest requests in flight for its weight.
+    /// The server with the fewest requests in flight relative to its weight.
     LeastRequests,
-    /// Draws two servers by weight, and takes the one with fewer requests in flight for its weight.
+    /// Draws two servers at random by weight, and takes the one with fewer requests in flight relative to its
+    /// weight.
     TwoChoices,
-    /// A server drawn by weight.
+    /// A server drawn at random by weight.
     Random,
-    /// Of two servers drawn by weight, the one with the lower product of recent latency and
-    /// requests in flight.
+    /// Draws two servers at random by weight, and takes the one with the lower product of recent latency
+    /// and requests in flight.
     PeakEwma,
-    /// Requests that are equal in this get the same server: consistent hashing on a ring.
+    /// Requests with the same value of this part get the same server, by consistent hashing on a ring.
     Hash(HashBy),
-    /// By a hash, with a Maglev table.
+    /// As [`Self::Hash`], but with a Maglev table instead of a ring.
     Maglev(HashBy),
 }
 
-/// The part of a request that decides on its server.
+/// The part of a request that is hashed to select its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HashBy {
     /// The address of the client.
     Client,
-    /// The path as the server gets it.
+    /// The path in the form in which the server gets it.
     Path,
-    /// The path and query as the server gets them.
+    /// The path and query in the form in which the server gets them.
     Target,
     /// The value of a field, by its name in lower case.
     Header(Box<str>),

@@ -19,14 +19,14 @@ pub struct CacheStore {
     pub memory: usize,
     /// Folders for stored responses. Default: none.
     pub disks: Vec<CacheDisk>,
-    /// Object storage behind memory and disk. Default: none.
+    /// Object storage that is asked if memory and disks do not have a response. Default: none.
     pub reserve: Option<CacheReserve>,
 }
 
 /// A folder for stored responses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheDisk {
-    /// The folder, which exists.
+    /// The path of the folder, which must exist.
     pub folder: PathBuf,
     /// The most bytes in it.
     pub size: u64,
@@ -39,21 +39,22 @@ pub struct CacheReserve {
     pub endpoint: String,
     /// The bucket.
     pub bucket: String,
-    /// The region, which belongs to the signature.
+    /// The region, which is part of the signature of requests.
     pub region: String,
     /// The beginning of all names in the bucket.
     pub prefix: String,
     /// The file with the credentials; `None` for the environment.
     pub credentials: Option<PathBuf>,
-    /// How long a response stays.
+    /// How long a response stays in the storage.
     pub keep: Duration,
-    /// Responses that stay fresh for less are not stored.
+    /// The shortest freshness lifetime of a response that is stored.
     pub least: Duration,
-    /// How long a request waits for the storage.
+    /// How long a client's request waits for the storage.
     pub timeout: Duration,
-    /// The name of the bucket is part of the host.
+    /// True if the name of the bucket is part of the host, false if it is part of the path.
     pub virtual_host: bool,
-    /// The authorities of the storage's certificate; `None` for those of the system.
+    /// PEM file with the authorities that are trusted for the storage's certificate; `None` for those of the
+    /// system.
     pub authorities: Option<PathBuf>,
 }
 
@@ -78,25 +79,26 @@ impl Default for CacheStore {
 /// The cache of a route.
 #[derive(Default)]
 pub struct CacheSettings {
-    /// The decisions on storing and reuse.
+    /// The policy for storing and reusing responses.
     pub policy: Policy,
-    /// The part of the query that belongs to the key, and that the origin gets.
+    /// The rule for the part of the query that belongs to the cache key. The origin gets only this part.
     pub query: QueryRule,
-    /// Expressions with values that belong to the key.
+    /// Expressions whose values belong to the cache key.
     pub key: Vec<Arc<dyn Expression>>,
-    /// Conditions of lifetimes, to which `policy` refers by number; at most 64.
+    /// The conditions under which certain lifetimes apply. `policy` refers to them by index; at most 64.
     pub ttl_conditions: Vec<Arc<dyn Condition>>,
     /// Requests for which one of these conditions holds bypass the cache.
     pub bypass: Vec<Arc<dyn Condition>>,
-    /// An `Authorization` field that a step removed before the cache does not count as credentials, since the origin does not see it.
+    /// True if an `Authorization` field does not count as credentials after a step has removed it before the cache. The
+    /// origin does not see the field then.
     pub ignores_removed_authorization: bool,
-    /// The name of this cache in `Cache-Status`; `None` for no such field.
+    /// The name of this cache in `Cache-Status`; with `None`, the field is not sent.
     pub status_name: Option<Box<str>>,
     /// The token with which clients may purge over HTTP; with `None`, no client may.
     pub purge_token: Option<Box<str>>,
-    /// Responses are fetched from the node of the shield that owns their address.
+    /// True if responses are fetched from the node of the shield that is responsible for their URL.
     pub shield: bool,
-    /// A plan without steps, with which routes without modules have their expressions evaluated.
+    /// A plan without steps, for evaluating expressions on routes that have no plan.
     pub no_steps: Arc<Plan>,
 }
 
@@ -115,7 +117,7 @@ impl CacheSettings {
             && *shield == other.shield
     }
 
-    /// Returns whether something has to be evaluated for each request.
+    /// Returns true if expressions or conditions have to be evaluated for each request.
     pub fn has_expressions(&self) -> bool {
         !self.key.is_empty() || !self.bypass.is_empty() || !self.ttl_conditions.is_empty()
     }
@@ -136,7 +138,7 @@ impl fmt::Debug for CacheSettings {
 #[derive(Debug, Clone, Default)]
 pub struct RouteCache {
     settings: Option<Arc<CacheSettings>>,
-    /// It is that of the site.
+    /// True if the cache was configured for the whole site.
     is_of_site: bool,
 }
 
@@ -162,13 +164,13 @@ impl RouteCache {
         self
     }
 
-    /// The same cache as that of all routes of a site.
+    /// Marks the cache as configured for the whole site.
     #[must_use]
     pub fn of_site(self) -> Self {
         Self { is_of_site: true, ..self }
     }
 
-    /// Returns true if the site has it, rather than the route.
+    /// Returns true if the cache was configured for the whole site instead of the route.
     pub fn is_of_site(&self) -> bool {
         self.is_of_site
     }

@@ -11,39 +11,40 @@ pub struct Compare {
     /// The old proxy, by index into
     /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
     pub upstream: usize,
-    /// Where the two responses come from. Default: [`CompareMode::Shadow`].
+    /// The way in which the two responses are obtained. Default: [`CompareMode::Shadow`].
     pub mode: CompareMode,
     /// The share of requests that are compared, of [`SHARE_WHOLE`](super::SHARE_WHOLE). Default: all.
     pub share: u32,
-    /// The share of these for which the old proxy is asked twice. Default: 10 %.
+    /// The share of compared requests for which the old proxy is asked twice, to learn which parts of its responses vary.
+    /// Default: 10 %.
     pub learn: u32,
-    /// The parts that are compared.
+    /// The rules for the parts of responses that are compared.
     pub rules: CompareRules,
 }
 
-/// The source of the two responses.
+/// The way in which the two responses are obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompareMode {
     /// This proxy answers the client; the old one gets the request as well.
     Shadow,
     /// The old proxy answers the client, and asks its origin through a tap of this one.
     Tap,
-    /// The old proxy answers the client; the steps of this one run over its response.
+    /// The old proxy answers the client. The steps of this proxy run on the old proxy's response.
     DryRun,
 }
 
-/// Where samples of differences lie, and how many.
+/// The storage of samples of differences.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompareSamples {
     /// The folder.
     pub folder: PathBuf,
-    /// Bytes of all samples. Default: 64 MiB.
+    /// The most bytes of all samples together. Default: 64 MiB.
     pub size: u64,
-    /// Samples of one route and class. Default: 20.
+    /// The most samples of one route and one class of difference. Default: 20.
     pub each: usize,
     /// How long a sample is kept. Default: 7 days.
     pub keep: Duration,
-    /// Values are kept as they are. Default: no, credentials, cookies, values of queries and bodies are hashes.
+    /// Store all values unchanged. Default: no; hashes replace credentials, cookies, values of queries, and bodies.
     pub raw: bool,
 }
 

@@ -12,7 +12,7 @@ use super::{ListenAddress, UpstreamSettings};
 /// The conditions of a route in addition to its path.
 #[derive(Clone)]
 pub struct RouteConditions {
-    /// The conditions as they are written, for `explain`. Two that are written alike are equal.
+    /// The conditions as they are written, for `explain`. Conditions with the same text are equal.
     pub text: Arc<str>,
     /// The port that the client has connected to.
     pub port: Option<u16>,
@@ -25,7 +25,7 @@ pub struct RouteConditions {
 /// The listener and port through which a request came in.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Entrance<'a> {
-    /// The listener, where it is known.
+    /// The listener, if it is known.
     pub listener: Option<&'a ListenAddress>,
     /// The port that the client has connected to; `None` for a Unix socket.
     pub port: Option<u16>,
@@ -71,17 +71,17 @@ impl fmt::Debug for RouteConditions {
 /// Time limits of a route, instead of its upstream's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RouteTimeouts {
-    /// From the last byte of the request to the first of the response. Default: the upstream's.
+    /// The time from the last byte of the request to the first of the response. Default: the upstream's.
     pub first_byte: Option<Duration>,
     /// Silence in a response. Default: the upstream's.
     pub idle: Option<Duration>,
-    /// From the request's head to the end of the response, all attempts included. Beyond: 504, or
-    /// the response is broken off. Default: no limit.
+    /// The time from the request's head to the end of the response, all attempts included. Beyond: 504,
+    /// or the response is aborted. Default: no limit.
     pub total: Option<Duration>,
 }
 
 impl RouteTimeouts {
-    /// The limits for an origin of this upstream.
+    /// The time limits for an origin of this upstream: those of the route, else the upstream's.
     pub fn over(&self, upstream: &UpstreamSettings) -> OriginTimes {
         OriginTimes {
             first_byte: self.first_byte.unwrap_or(upstream.first_byte_timeout),
@@ -90,10 +90,10 @@ impl RouteTimeouts {
     }
 }
 
-/// Time limits of an origin.
+/// The time limits for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OriginTimes {
-    /// From the last byte of the request to the first of the response.
+    /// The time from the last byte of the request to the first of the response.
     pub first_byte: Duration,
     /// Silence in a response.
     pub idle: Duration,

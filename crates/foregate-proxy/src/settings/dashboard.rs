@@ -1,4 +1,4 @@
-//! The dashboard.
+//! The settings of the dashboard.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,19 +6,20 @@ use std::sync::Arc;
 
 use super::ListenAddress;
 
-/// The page that shows the proxy at work.
+/// The settings of the dashboard: a web page that shows the state of the proxy.
 #[derive(Debug, Clone)]
 pub struct DashboardSettings {
     /// The address that serves it.
     pub address: ListenAddress,
-    /// The password that viewers must know; `None` needs an address of this machine alone.
+    /// The password that viewers must know. It may only be `None` if no other machine can connect to the
+    /// address.
     pub password: Option<DashboardPassword>,
-    /// Viewers may drain servers and put them to work again. Default: no.
+    /// Allow viewers to drain servers and to undo that. Default: no.
     pub allow_changes: bool,
 }
 
 impl DashboardSettings {
-    /// Returns true if other machines can connect there.
+    /// Returns true if other machines can connect to the address.
     pub fn is_public(address: &ListenAddress) -> bool {
         match address {
             ListenAddress::Tcp(SocketAddr::V4(address)) => !address.ip().is_loopback(),
@@ -35,12 +36,12 @@ pub struct DashboardPassword(Arc<PasswordCheck>);
 type PasswordCheck = dyn Fn(&[u8]) -> bool + Send + Sync;
 
 impl DashboardPassword {
-    /// The password that `check` recognises. That may take long.
+    /// The password for which `check` returns true. `check` may take long.
     pub fn new(check: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }
 
-    /// Returns true for the password. Not to be called on a worker: a good hash takes long on purpose.
+    /// Returns true if `password` is correct. Not to be called on a worker, because a good hash takes long on purpose.
     pub fn fits(&self, password: &[u8]) -> bool {
         (self.0)(password)
     }

@@ -1,11 +1,11 @@
-//! Requests that go to the proxy that Foregate replaces.
+//! Which requests go to the old proxy: the one that Foregate replaces.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::RouteConditions;
 
-/// Parts of a share: hundredths of a percent.
+/// The number that stands for all clients or requests in a share, whose unit is a hundredth of a percent.
 pub const SHARE_WHOLE: u32 = 10_000;
 
 /// One `fallback` node: which requests fall back, and where.
@@ -14,27 +14,29 @@ pub struct Fallback {
     /// The old proxy, by index into
     /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
     pub upstream: usize,
-    /// Requests with a host that no site has. Read at the top alone. Default: yes.
+    /// Requests with a host that no site has fall back. Only used in the node at the top level. Default:
+    /// yes.
     pub host: bool,
-    /// Requests with a path that no route takes. Default: yes.
+    /// Requests with a path that no route matches fall back. Default: yes.
     pub route: bool,
-    /// The share of clients that is served here, of [`SHARE_WHOLE`]; others fall back. Default
-    /// (`None`): see [`Self::of_route`].
+    /// The share of clients that are served here, of [`SHARE_WHOLE`]. Requests of the others fall back.
+    /// Default (`None`): see [`Self::of_route`].
     pub share: Option<u32>,
     /// Requests that fulfil these conditions fall back. Default: none.
     pub when: Option<Arc<RouteConditions>>,
-    /// A construct of the old configuration that has no counterpart here: all requests fall back.
+    /// A construct of the old configuration that has no counterpart here. If there is one, all requests fall
+    /// back.
     pub unconverted: Option<Arc<str>>,
-    /// Tell the old proxy about TLS in fields, instead of the client's own fields of these names.
-    /// Default: no.
+    /// Tell the old proxy about the client's TLS connection in fields, which replace fields of these names
+    /// from the client. Default: no.
     pub tls_fields: bool,
 }
 
-/// TLS connections that go to the old proxy as they are.
+/// Selects the TLS connections that are passed to the old proxy without being decrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassedNames {
-    /// The names that clients ask for: `a.example`, `*.example` for all below, or `*` for those
-    /// that no site has; lower case.
+    /// The server names in lower case: `a.example`, `*.example` for all names below it, or `*` for names
+    /// that no site has.
     pub names: Vec<Box<str>>,
     /// The old proxy, by index into
     /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
@@ -42,8 +44,8 @@ pub struct PassedNames {
 }
 
 impl PassedNames {
-    /// Returns true if connections for this name, in lower case, pass. `is_known` tells whether a
-    /// site has it; a client that asks for no name is one that no site has.
+    /// Returns true if connections for this name, in lower case, are passed on. `is_known` returns true if a
+    /// site has the name. A client without a server name counts as one whose name no site has.
     pub fn takes(&self, name: Option<&str>, is_known: impl Fn(&str) -> bool) -> bool {
         self.names.iter().any(|pattern| match (&**pattern, name) {
             ("*", name) => name.is_none_or(|name| !is_known(name)),
@@ -61,17 +63,17 @@ impl PassedNames {
 pub enum FallbackReason {
     /// No site has the request's host.
     UnknownHost,
-    /// No route of the site takes the request.
+    /// No route of the site matches the request.
     UnknownRoute,
-    /// The route falls back.
+    /// All requests of the route fall back.
     Route,
-    /// An expression is true.
+    /// A condition of the fallback is true.
     Condition,
     /// The client is not in the share that Foregate serves.
     Share,
-    /// Its route has a construct that is not converted.
+    /// The route has a construct that is not converted.
     Unconverted,
-    /// Its route is compared, and the old proxy answers.
+    /// Responses of the route are compared, and the old proxy answers.
     Compared,
 }
 
@@ -91,7 +93,7 @@ impl FallbackReason {
 }
 
 impl Fallback {
-    /// Everything of one kind falls back to this upstream.
+    /// A fallback to this upstream with default settings.
     pub fn to(upstream: usize) -> Self {
         Self {
             upstream,
@@ -104,13 +106,13 @@ impl Fallback {
         }
     }
 
-    /// Returns true if it selects requests that a route would take.
+    /// Returns true if this selects requests that a route would serve.
     pub fn is_about_routes(&self) -> bool {
         self.share.is_some() || self.when.is_some() || self.unconverted.is_some()
     }
 
-    /// Why a request of the route that has this falls back, if it does. `holds` evaluates
-    /// conditions, and `bucket` is the client's number below [`SHARE_WHOLE`].
+    /// Returns the reason why a request falls back, if it does, on a route that has this fallback. `holds`
+    /// evaluates conditions, and `bucket` is the client's number below [`SHARE_WHOLE`].
     pub fn of_route(
         &self,
         holds: impl FnOnce(&RouteConditions) -> bool,
@@ -130,8 +132,8 @@ impl Fallback {
     }
 }
 
-/// The number of a client below [`SHARE_WHOLE`]: the same on every machine and after every start.
-/// The clients of one IPv6 network of 64 bits have one.
+/// The number of a client below [`SHARE_WHOLE`], which is the same on every machine and after every
+/// start. All clients of one IPv6 network of 64 bits have the same number.
 pub fn share_bucket(client: Option<IpAddr>) -> u32 {
     let number = match client {
         None => 0,

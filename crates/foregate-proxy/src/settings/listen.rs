@@ -20,33 +20,33 @@ pub enum ListenAddress {
 /// One `listen` node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listen {
-    /// Where to accept.
+    /// The address at which connections are accepted.
     pub address: ListenAddress,
     /// Bind with `SO_REUSEPORT`, so that another process may share the port. Default: no.
     pub reuse_port: bool,
     /// The length of the kernel's accept queue. Default: 4096, which the kernel caps at
     /// `somaxconn`.
     pub backlog: u32,
-    /// Peers that must start each connection with a PROXY protocol header (v1 or v2). Peers outside
-    /// of these blocks are served without one. Default: empty.
+    /// Peers that must start each connection with a PROXY protocol header (v1 or v2). Other peers are
+    /// served without a header. Default: empty.
     pub proxy_protocol_from: Vec<AddressBlock>,
-    /// Speak TLS here.
+    /// TLS on this listener; `None`: cleartext.
     pub tls: Option<ListenTls>,
     /// Offer HTTP/2 (ALPN with TLS, prior knowledge without). Default: yes.
     pub http2: bool,
-    /// Go on answering clients over HTTP/1 that have ended their side of the connection. Default:
+    /// Still answer HTTP/1 clients that have ended their sending side of the connection. Default:
     /// yes.
     pub half_close: bool,
-    /// Connections of its clients. Beyond: accepting pauses on this listener. Default (`None`): no limit of its own.
+    /// Connections over this listener. Beyond: accepting pauses on this listener. Default (`None`): no limit of its own.
     pub connections: Option<usize>,
-    /// Requests in flight of its clients. Default: no limit.
+    /// Requests in flight over this listener. Default: no limit.
     pub requests: Option<RequestLimit>,
-    /// The name of the upstream that gets all requests of this listener, which come from the old proxy. Default: none, it serves
-    /// clients.
+    /// Makes the listener a tap of the old proxy: the name of the upstream to which all its requests are passed. Default:
+    /// none; the listener serves clients.
     pub tap: Option<Box<str>>,
-    /// The listener is for the other nodes of the shield, and no clients. Default: no.
+    /// Only serve the other nodes of the shield here, and no clients. Default: no.
     pub shield: bool,
-    /// Set for the two sockets of `:PORT`; the one of IPv6 may be missing. Default: false.
+    /// Set for both sockets of `:PORT`. If the system has no IPv6, the IPv6 socket may be missing. Default: false.
     pub of_all_addresses: bool,
 }
 
@@ -82,12 +82,12 @@ impl fmt::Display for ListenAddress {
 /// TLS of one listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenTls {
-    /// Chosen by SNI: an exact name first, then a wildcard, then the first of the list.
+    /// The certificates. The SNI selects one: by an exact name first, then by a wildcard, otherwise the first of the list.
     pub certificates: Vec<CertificateFiles>,
-    /// Sites without certificates of their own get some by themselves, from this issuer. Default:
-    /// they do not.
+    /// Obtain certificates from this issuer for sites that have none of their own. Default: none are
+    /// obtained.
     pub automatic: Option<IssuedBy>,
-    /// The policy of sites without their own.
+    /// The policy for sites that have none of their own.
     pub policy: TlsPolicy,
 }
 
@@ -100,8 +100,9 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// The requirements for a TLS handshake. Two sites with different policies never share a ticket,
-/// nor a connection unless neither asks for clients' certificates and the handshake satisfies both.
+/// The requirements for a TLS handshake. Two sites with different policies never share a session ticket.
+/// They only share a connection if neither asks for client certificates and the handshake satisfies
+/// both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct TlsPolicy {
     /// The lowest version that is negotiated. Default: 1.2.
@@ -123,9 +124,9 @@ pub enum TlsVersion {
 /// Verification of client certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClientCertificates {
-    /// PEM file with the authorities that clients' certificates must lead to.
+    /// PEM file with the authorities that must have issued the clients' certificates.
     pub authorities: PathBuf,
-    /// Refuse the handshake without a certificate; otherwise one is asked for, and verified when
-    /// given.
+    /// Refuse a handshake without a certificate. Otherwise a certificate is optional, but verified if the
+    /// client sends one.
     pub required: bool,
 }

@@ -1,4 +1,4 @@
-//! Rules for further attempts of requests, and for copies of them.
+//! Rules for further attempts at requests, and for copies of requests.
 
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -10,12 +10,12 @@ use foregate_module::Edit;
 /// One rule for further attempts: after which failures, how many, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
-    /// The failures that the rule is for.
+    /// The failures to which the rule applies.
     pub on: RetryOn,
-    /// The most further attempts by this rule. Default: 1.
+    /// The most further attempts that this rule allows. Default: 1.
     pub attempts: u32,
-    /// The time limit of an attempt up to the head of its response where this rule allows another one. Default
-    /// (`None`): as long as the upstream's time limits say.
+    /// The time limit of an attempt up to the head of its response, if this rule allows another attempt after it. Default
+    /// (`None`): the time limits of the upstream.
     pub try_timeout: Option<Duration>,
     /// Methods that may be repeated although an origin may have seen the request, in addition to idempotent methods.
     /// Default: none.
@@ -25,34 +25,34 @@ pub struct Retry {
     pub elsewhere: Option<Elsewhere>,
 }
 
-/// The failures that a rule is for.
+/// The failures to which a rule applies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RetryOn {
-    /// No connection could be made, or the origin has said that it did not look at the request.
+    /// Applies if no connection could be made, or the origin has said that it did not process the request.
     pub connect: bool,
-    /// The connection has ended before a response.
+    /// Applies if the connection has ended before a response.
     pub reset: bool,
-    /// No response has arrived in time.
+    /// Applies if no response has arrived in time.
     pub timeout: bool,
     /// Responses with these statuses.
     pub statuses: Vec<RangeInclusive<u16>>,
 }
 
 impl RetryOn {
-    /// Returns true if a status is one of these.
+    /// Returns true if the rule applies to a response with this status.
     pub fn has_status(&self, status: u16) -> bool {
         self.statuses.iter().any(|range| range.contains(&status))
     }
 }
 
-/// Another upstream for a request, and the request for it.
+/// Another upstream for a request, and the changes to the request for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elsewhere {
     /// The name of the upstream.
     pub upstream: Arc<str>,
-    /// The `Host` or `:authority` for it. Default (`None`): as the upstream has it, or the client.
+    /// The `Host` or `:authority` for that upstream. Default (`None`): the upstream's own, else the client's.
     pub host: Option<Arc<str>>,
-    /// The path for it. Default (`None`): the same.
+    /// The path for that upstream. Default (`None`): the same.
     pub path: Option<NewPath>,
     /// Changes to the fields.
     pub edits: Arc<[Edit]>,
@@ -61,27 +61,27 @@ pub struct Elsewhere {
 /// A path that replaces the request's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewPath {
-    /// This one.
+    /// This path instead of the request's.
     Whole(Arc<str>),
-    /// This path, before the request's own.
+    /// This path, followed by the request's own.
     Before(Arc<str>),
 }
 
-/// When a second attempt begins while the first has brought no response yet.
+/// How long the first attempt may take without a response before a second one begins as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HedgeAfter {
-    /// After this time.
+    /// This time.
     Time(Duration),
-    /// After this percentile of the recent latencies of the upstream.
+    /// This percentile of the recent latencies of the upstream.
     Percentile(u8),
 }
 
-/// The rules of a route, instead of its upstream's. Two are equal only if they are the same object.
+/// The rules of a route, instead of its upstream's. Two values are equal only if they refer to the same object.
 #[derive(Debug, Clone, Default)]
 pub struct RouteRetry(Option<Arc<[Retry]>>);
 
 impl RouteRetry {
-    /// These rules, if there are any.
+    /// Wraps the rules; an empty list counts as no rules of the route's own.
     pub fn new(rules: Vec<Retry>) -> Self {
         Self(Some(Arc::from(rules)).filter(|rules: &Arc<[Retry]>| !rules.is_empty()))
     }
@@ -111,14 +111,14 @@ impl Hash for RouteRetry {
     }
 }
 
-/// Copies of requests for another upstream, whose responses are dropped.
+/// Sends copies of requests to another upstream, and drops its responses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Mirror {
     /// The upstream, by index into [`Settings::upstreams`](crate::configuration::Settings::upstreams).
     pub upstream: usize,
     /// The share of requests that are copied, of [`SHARE_WHOLE`](super::SHARE_WHOLE). Default: all.
     pub share: u32,
-    /// The largest body of such a request, bytes. Beyond: no copy. Default: 64 KiB.
+    /// The largest body of a request that is copied, bytes. Beyond: no copy. Default: 64 KiB.
     pub body: usize,
 }
 

@@ -8,7 +8,7 @@ use crate::address::ServerAddress;
 /// One origin server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerSettings {
-    /// Its address.
+    /// The address of the server.
     pub address: ServerAddress,
     /// The weight of the server in its upstream, 1 to 1,000. Default: 1.
     pub weight: u32,
@@ -16,11 +16,11 @@ pub struct ServerSettings {
     pub backup: bool,
     /// The server gets no new requests, except those of its own sessions. Default: no.
     pub drain: bool,
-    /// Connections to it, at most. Default: no limit.
+    /// The most connections to the server. Default: no limit.
     pub max_connections: Option<u32>,
-    /// Requests in flight at it, at most. Default: no limit.
+    /// The most requests in flight at the server. Default: no limit.
     pub max_requests: Option<u32>,
-    /// The time after it comes up in which its share grows to its weight. Default: none.
+    /// The time in which the server's share of requests grows to its weight, after it has come up. Default: none.
     pub slow_start: Duration,
     /// The location of the server, such as a data centre.
     pub zone: Option<Box<str>>,
@@ -47,7 +47,7 @@ impl ServerSettings {
 pub struct Statuses(pub Box<[RangeInclusive<u16>]>);
 
 impl Statuses {
-    /// Returns true if there are none.
+    /// Returns true if there are no statuses.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -61,7 +61,7 @@ impl Statuses {
 /// An active health check.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HealthCheck {
-    /// How a server is probed.
+    /// The kind of probe.
     pub probe: Probe,
     /// The port that is probed. Default: the server's.
     pub port: Option<u16>,
@@ -73,20 +73,20 @@ pub struct HealthCheck {
     pub rise: u32,
     /// Failures in a row after which a server is down. Default: 3.
     pub fall: u32,
-    /// How much a pause may differ at random, per cent. Default: 10.
+    /// How much a pause may randomly differ from `every`, per cent. Default: 10.
     pub jitter: u32,
 }
 
 /// A kind of probe.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Probe {
-    /// A connection is made.
+    /// The probe succeeds if a connection can be made.
     Tcp,
-    /// A TLS handshake is made, with the upstream's settings.
+    /// The probe succeeds if a TLS handshake with the upstream's settings does.
     Tls,
-    /// A request is answered.
+    /// The probe succeeds if a request gets the expected response.
     Http(HttpProbe),
-    /// The standard health service of gRPC says SERVING.
+    /// The probe succeeds if the standard health service of gRPC answers SERVING.
     Grpc {
         /// The service that is asked for; empty for the server as a whole.
         service: Box<str>,
@@ -104,7 +104,7 @@ pub struct HttpProbe {
     pub method: Box<str>,
     /// The host. Default: the upstream's, else the server's address.
     pub host: Option<Box<str>>,
-    /// The statuses of a server that is well. Default: 200 to 399.
+    /// The statuses for which the probe succeeds. Default: 200 to 399.
     pub statuses: Statuses,
     /// A text that the body must contain.
     pub body: Option<Box<str>>,
@@ -113,24 +113,24 @@ pub struct HttpProbe {
 /// Passive health: the outcomes of requests after which a server is skipped for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Eject {
-    /// Failures in a row. Default: 3.
+    /// The number of failures in a row after which a server is skipped. Default: 3.
     pub failures: u32,
     /// Statuses of responses that count as failures. Default: none.
     pub statuses: Statuses,
-    /// The share of failures among the attempts of ten seconds, per cent. Default: none.
+    /// The percentage of failures among the attempts of ten seconds for which a server is skipped. Default: none.
     pub share: Option<u32>,
-    /// The least number of attempts for `share`. Default: 20.
+    /// The least number of attempts for `share` to apply. Default: 20.
     pub minimum: u32,
-    /// The server is ejected if it is this many times slower than the others. Default: none.
+    /// The factor by which a server must be slower than the others to be skipped. Default: none.
     pub latency: Option<u32>,
-    /// Notice a server that answers none of several requests while others answer. Default: yes.
+    /// Skip a server that answers none of several requests while other servers answer. Default: yes.
     pub hung: bool,
     /// How long a server is skipped at first. The time doubles while it keeps failing. Default: 500
     /// ms.
     pub first: Duration,
-    /// The longest time for which it is skipped. Default: 10 s.
+    /// The longest time for which a server is skipped. Default: 10 s.
     pub longest: Duration,
-    /// The share of servers that `share` and `latency` may take out, per cent. Default: 50.
+    /// The percentage of servers that may be skipped at a time because of `share` and `latency`. Default: 50.
     pub most: u32,
 }
 
@@ -155,16 +155,16 @@ impl Default for Eject {
 pub struct Sticky {
     /// The name of the cookie.
     pub cookie: Box<str>,
-    /// The key of its signature. Default: random, for as long as the process lives.
+    /// The key with which the cookie is signed. Default: a random one for the lifetime of the process.
     pub secret: Option<Box<[u8]>>,
-    /// True if it has the attribute `Secure`. Default: no.
+    /// True if the cookie has the attribute `Secure`. Default: no.
     pub secure: bool,
     /// How long clients keep the cookie. Default: for their session.
     pub max_age: Option<Duration>,
 }
 
 impl std::fmt::Debug for Sticky {
-    /// The secret is left out.
+    /// Leaves the secret out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sticky").field("cookie", &self.cookie).finish_non_exhaustive()
     }

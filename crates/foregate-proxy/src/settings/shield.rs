@@ -1,10 +1,10 @@
-//! The settings of a shield: a group of proxies, of which one asks the origin for each address.
+//! The settings of a shield: a group of proxies in which only one asks the origin for each URL.
 
 use std::fmt;
 
 use crate::address::ServerAddress;
 
-/// A group of proxies, and the place of this one.
+/// A group of proxies, and the number of this one in it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ShieldSettings {
     /// The name of the group.
@@ -22,12 +22,12 @@ pub struct ShieldSettings {
 pub struct ShieldNode {
     /// Its name.
     pub name: Box<str>,
-    /// The address of its listener for the group, as the other nodes reach it.
+    /// The address at which the other nodes reach its listener for the group.
     pub address: ServerAddress,
 }
 
 impl ShieldSettings {
-    /// The name of the upstream that leads to a node. No key can name it.
+    /// The name of the upstream for a node. An operator cannot use this name in the configuration.
     pub fn upstream_name(&self, node: usize) -> String {
         let node = self.nodes.get(node).map_or("", |node| &node.name);
         format!("shield {} {node}", self.name)
@@ -40,7 +40,7 @@ impl ShieldSettings {
 }
 
 impl fmt::Debug for ShieldSettings {
-    /// The secret is left out.
+    /// Leaves the secret out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShieldSettings")
             .field("name", &self.name)

@@ -1,4 +1,4 @@
-//! Where the spans of recorded traces go.
+//! The export of the spans of recorded traces.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub struct TraceExport {
     pub upstream: usize,
     /// The path that spans are posted to.
     pub path: Box<str>,
-    /// Further fields of these requests, such as `Authorization`.
+    /// Further fields of the requests to the receiver, such as `Authorization`.
     pub fields: Vec<Field>,
     /// The attributes of the resource, `service.name` among them.
     pub resource: Vec<(Arc<str>, Arc<str>)>,
@@ -25,7 +25,7 @@ pub struct TraceExport {
 
 impl fmt::Debug for TraceExport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Fields may hold secrets.
+        // The values of fields are left out, because they may be secrets.
         f.debug_struct("TraceExport")
             .field("upstream", &self.upstream)
             .field("path", &self.path)

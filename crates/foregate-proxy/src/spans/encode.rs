@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Span, SpanBatch};
 
-/// The longest value of an attribute and the longest name of a span, bytes. Beyond, they are cut off.
+/// The longest value of an attribute and the longest name of a span, bytes. Longer ones are truncated.
 const VALUE_MOST: usize = 1024;
 
 /// The wire types of Protocol Buffers.
@@ -13,14 +13,14 @@ const FIXED64: u8 = 1;
 const BYTES: u8 = 2;
 const FIXED32: u8 = 5;
 
-/// The side of the proxy in a span.
+/// The role of the proxy in a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Within the proxy.
+    /// The span is work within the proxy.
     Internal = 1,
-    /// It serves.
+    /// The proxy is the server of the span's request.
     Server = 2,
-    /// It asks.
+    /// The proxy is the client of the span's request.
     Client = 3,
 }
 
@@ -40,7 +40,7 @@ impl Attributes {
     pub fn number(&mut self, name: &str, value: u64) {
         self.value(name, |any| {
             key(any, 3, VARINT);
-            // Numbers are signed in this format.
+            // The format only has signed numbers.
             varint(any, value.min(i64::MAX as u64));
         });
     }
@@ -53,7 +53,7 @@ impl Attributes {
         });
     }
 
-    /// A message `KeyValue`, without the key of the field that it is in.
+    /// Appends a message `KeyValue`, without the field key before it.
     fn value(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
         let mut any = Vec::with_capacity(32);
         write(&mut any);
@@ -64,7 +64,7 @@ impl Attributes {
         self.0.extend_from_slice(&pair);
     }
 
-    /// Writes each as the field of this number.
+    /// Writes each attribute as a field with this number.
     fn write(&self, out: &mut Vec<u8>, number: u8) {
         let mut rest = &self.0[..];
         while let Some((length, after)) = read_varint(rest) {
@@ -134,7 +134,7 @@ pub fn rejected_spans(body: &[u8]) -> u64 {
         FieldValue::Number(count) if number == 1 => Some(count),
         _ => None,
     });
-    // A negative number is none.
+    // A negative number is ignored.
     rejected.filter(|count| i64::try_from(*count).is_ok()).unwrap_or(0)
 }
 

@@ -1,8 +1,8 @@
 //! Spans of recorded traces: one for each request, and within it spans for its phases, its attempts and its fetches.
 //!
-//! A span is encoded when it ends. Those of a request wait in its [`RequestTrace`] for the request's end, which decides whether
-//! they go; then they wait in the [`SpanQueue`] for the task that sends them. Both are bounded: beyond, spans are dropped and
-//! counted. A request that is not recorded has none of this.
+//! A span is encoded when it ends. The spans of a request wait in its [`RequestTrace`] until the request ends and it is
+//! decided whether they are sent. Then they wait in the [`SpanQueue`] for the task that sends them. Both are bounded;
+//! spans beyond the bounds are dropped and counted. A request that is not recorded has no spans.
 
 mod encode;
 mod queue;
@@ -17,9 +17,9 @@ pub use self::encode::{Attributes, SpanKind, rejected_spans, request_body};
 pub use self::queue::{SpanBatch, SpanQueue};
 use crate::random;
 
-/// Spans of one request. Beyond, they are dropped.
+/// The most spans of one request. Further ones are dropped.
 const SPANS_MOST: u32 = 128;
-/// Bytes of the encoded spans of one request. Beyond, they are dropped.
+/// The most bytes of the encoded spans of one request. Further spans are dropped.
 const BYTES_MOST: usize = 64 * 1024;
 
 /// The id of a span within its trace.
@@ -27,9 +27,9 @@ const BYTES_MOST: usize = 64 * 1024;
 pub struct SpanId(pub [u8; 8]);
 
 impl SpanId {
-    /// Another one.
+    /// A new random id.
     pub fn random() -> Self {
-        // An id of nothing but zeros is none.
+        // An id of zeros is invalid.
         Self(random::number().max(1).to_be_bytes())
     }
 }
@@ -54,19 +54,19 @@ pub fn traceparent(context: &TraceContext, span: SpanId) -> [u8; 55] {
 pub struct Span<'s> {
     /// Its id.
     pub id: SpanId,
-    /// The span that it is a part of; `None` for the first one of a trace.
+    /// The parent span; `None` for the first span of a trace.
     pub parent: Option<SpanId>,
     /// The name of the span, the same for all spans of its kind.
     pub name: &'s str,
-    /// The side of the proxy.
+    /// The role of the proxy.
     pub kind: SpanKind,
     /// When it began.
     pub began: Instant,
     /// When it ended.
     pub ended: Instant,
-    /// Details.
+    /// The attributes of the span.
     pub attributes: &'s Attributes,
-    /// Set if it counts as failed.
+    /// Set if the span counts as failed.
     pub failed: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct Span<'s> {
 pub struct RequestTrace {
     context: TraceContext,
     queue: Arc<SpanQueue>,
-    /// A moment on both clocks: nanoseconds since 1970.
+    /// The same moment on the monotonic clock and in nanoseconds since 1970, for conversions.
     began: (Instant, u64),
     state: Mutex<TraceState>,
 }
@@ -84,12 +84,12 @@ pub struct RequestTrace {
 struct TraceState {
     encoded: Vec<u8>,
     count: u32,
-    /// Whether the spans are sent, once that is decided. Fetches may outlive their request.
+    /// `Some` once the request has ended: true if its spans are sent. Kept for fetches that outlive their request.
     sent: Option<bool>,
 }
 
 impl RequestTrace {
-    /// No span yet.
+    /// Has no spans yet.
     pub fn new(context: TraceContext, queue: &Arc<SpanQueue>) -> Arc<Self> {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
@@ -101,7 +101,7 @@ impl RequestTrace {
         })
     }
 
-    /// The trace.
+    /// The trace that the spans belong to.
     pub fn context(&self) -> &TraceContext {
         &self.context
     }
@@ -127,7 +127,7 @@ impl RequestTrace {
         }
     }
 
-    /// The request is over: its spans are sent, or not.
+    /// Ends the request's trace. Its spans are sent if `sent` is true, otherwise dropped.
     pub fn end(&self, sent: bool) {
         let mut state = self.state.lock();
         state.sent = Some(sent);
@@ -138,7 +138,7 @@ impl RequestTrace {
         }
     }
 
-    /// Nanoseconds since 1970.
+    /// Converts a moment to nanoseconds since 1970.
     fn unix(&self, at: Instant) -> u64 {
         let (began, unix) = self.began;
         let nanos = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
@@ -149,7 +149,7 @@ impl RequestTrace {
     }
 }
 
-/// A span that may get children.
+/// A span in which further spans may be recorded.
 #[derive(Debug, Clone)]
 pub struct SpanParent {
     /// The spans of its request.

@@ -10,22 +10,22 @@ use tokio::sync::Notify;
 
 use crate::counters::metrics::Metrics;
 
-/// Bytes of spans that wait. Beyond, spans are dropped.
+/// The most bytes of waiting spans. Further spans are dropped.
 const BACKLOG_MOST: usize = 4 * 1024 * 1024;
-/// A batch is sent as soon as it has this many bytes, so it is hardly larger.
+/// A batch is sent as soon as it has at least this many bytes, so it is rarely much larger.
 const BATCH: usize = 256 * 1024;
-/// How long spans gather before they go.
+/// How long spans are gathered before they are sent.
 const GATHER: Duration = Duration::from_secs(1);
 
-/// The spans that wait. Requests add to it without waiting.
+/// The queue of spans that wait to be sent. Requests add spans without waiting.
 #[derive(Debug)]
 pub struct SpanQueue {
     waiting: Mutex<Waiting>,
-    /// There is a first span, or a full batch, or no time to gather more.
+    /// Notified when the first span arrives, when a batch is full, and when the process ends.
     news: Notify,
-    /// No more spans are waited for: the process ends.
+    /// True once the process ends: no further spans are gathered before a batch is sent.
     ends: AtomicBool,
-    /// Spans that wait or are being sent.
+    /// The number of spans that wait or are being sent.
     pending: AtomicUsize,
     metrics: Arc<Metrics>,
 }
@@ -63,7 +63,7 @@ impl SpanBatch {
 }
 
 impl SpanQueue {
-    /// An empty one, which counts in `metrics`.
+    /// An empty queue that counts in `metrics`.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self {
             waiting: Mutex::default(),
@@ -97,12 +97,12 @@ impl SpanQueue {
         self.metrics.spans_dropped.add(count);
     }
 
-    /// The next batch, once spans have gathered.
+    /// Waits for the next batch of spans.
     pub async fn batch(&self) -> SpanBatch {
         while self.waiting.lock().bytes == 0 {
             self.news.notified().await;
         }
-        // An error means a timeout.
+        // An error only means that the time for gathering is over.
         let _ = tokio::time::timeout(GATHER, async {
             while self.waiting.lock().bytes < BATCH && !self.ends.load(Ordering::Relaxed) {
                 self.news.notified().await;
@@ -121,19 +121,19 @@ impl SpanQueue {
         batch
     }
 
-    /// A batch is done: this many of its spans have arrived.
+    /// Records that a batch has been sent, and that the receiver got `arrived` of its spans.
     pub fn done(&self, batch: &SpanBatch, arrived: u64) {
         self.metrics.spans_exported.add(arrived);
         self.metrics.spans_failed.add(batch.spans().saturating_sub(arrived));
         self.pending.fetch_sub(batch.spans() as usize, Ordering::Relaxed);
     }
 
-    /// Spans that wait or are being sent.
+    /// The number of spans that wait or are being sent.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
     }
 
-    /// Spans are sent at once from now on: the process ends.
+    /// Makes spans be sent at once from now on, because the process ends.
     pub fn end(&self) {
         self.ends.store(true, Ordering::Relaxed);
         self.news.notify_one();

@@ -25,61 +25,61 @@ pub struct AccessLog {
     file: LogFile,
 }
 
-/// One line of the access log. `None` is omitted; the names of the fields in the line are
-/// those of the members, with the documented exceptions.
+/// One line of the access log. A member that is `None` is left out of the line. Each field of the
+/// line has the name of its member, unless the member's comment gives another one.
 #[derive(Debug, Clone, Copy)]
 pub struct LogEntry<'a> {
     /// When the request began: `time`, RFC 3339 in UTC with milliseconds.
     pub time: SystemTime,
     /// The client, after the PROXY protocol.
     pub client: Option<IpAddr>,
-    /// Its method, any bytes; empty where none was understood.
+    /// The request's method, any bytes; empty if it could not be parsed.
     pub method: &'a [u8],
     /// `http` or `https`.
     pub scheme: &'static str,
-    /// The host that it asked for, any bytes.
+    /// The requested host, any bytes.
     pub host: &'a [u8],
-    /// Its target as it was received, any bytes.
+    /// The request's target as it was received, any bytes.
     pub path: &'a [u8],
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
-    /// The status that was sent; `None` without one. 400 also for a malformed request over HTTP/2,
-    /// on a stream that is reset.
+    /// The status that was sent; `None` if none was sent. A malformed HTTP/2 request is logged as 400,
+    /// although its stream is reset without a response.
     pub status: Option<u16>,
     /// Bytes of the request's body.
     pub bytes_in: u64,
     /// Bytes of the response's body.
     pub bytes_out: u64,
-    /// From the request's first byte to the response's last: `duration_us`.
+    /// The time from the request's first byte to the response's last byte: `duration_us`.
     pub duration: Duration,
     /// The site's name.
     pub site: Option<&'a str>,
     /// The route's pattern.
     pub route: Option<&'a str>,
-    /// The action of the route that has answered, or was about to: `proxy`, `files` or `respond`.
+    /// The action of the route that answered the request or would have answered it: `proxy`, `files` or `respond`.
     pub action: Option<&'static str>,
     /// The upstream's name.
     pub upstream: Option<&'a str>,
     /// The server of the last attempt.
     pub server: Option<&'a str>,
-    /// How often an origin was tried; 0 is left out.
+    /// The number of attempts at an origin. 0 is left out of the line.
     pub attempts: u32,
-    /// From the start of the last attempt to the first byte of the origin's response:
+    /// The time from the start of the last attempt to the first byte of the origin's response:
     /// `upstream_first_byte_us`.
     pub upstream_first_byte: Option<Duration>,
     /// True if the last attempt used a kept connection.
     pub upstream_reused: Option<bool>,
-    /// How the cache handled it.
+    /// How the cache handled the request.
     pub cache: Option<&'a str>,
-    /// Why, where that is not plain.
+    /// Why the cache handled the request so, if `cache` alone does not say it.
     pub cache_reason: Option<&'a str>,
-    /// The reason for which it fell back to another proxy.
+    /// The reason for which the request was handed to the fallback proxy.
     pub fallback: Option<&'a str>,
     /// The error.
     pub error: Option<&'a str>,
     /// The side of the error: `downstream`, `upstream` or `internal`.
     pub error_side: Option<&'a str>,
-    /// The side that ended a tunnel, or left before the response was complete, without an error:
+    /// The side that ended a tunnel, or that closed its connection early but without an error:
     /// `client` or `origin`.
     pub ended_by: Option<&'static str>,
     /// `TLSv1.2` or `TLSv1.3`.
@@ -88,8 +88,7 @@ pub struct LogEntry<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The field `Referer`, any bytes.
     pub referer: Option<&'a [u8]>,
-    /// The notes of modules' steps, as an object: of a repeated name most readers take the last
-    /// value.
+    /// The notes of modules' steps. The line shows them as an object.
     pub notes: &'a [(Text, Text)],
 }
 
@@ -103,7 +102,7 @@ impl LogEntry<'_> {
 }
 
 impl AccessLog {
-    /// An access log that writes to `file`, the target of the settings.
+    /// An access log with these settings that writes to `file`.
     pub fn new(settings: settings::AccessLogSettings, file: LogFile) -> Self {
         Self { settings, file }
     }
@@ -113,13 +112,14 @@ impl AccessLog {
         &self.settings
     }
 
-    /// Returns true if a condition or value of it looks at the exchange.
+    /// Returns true if the settings contain expressions (conditions or further fields) that must be
+    /// evaluated for each request.
     pub fn has_expressions(&self) -> bool {
         !self.settings.when.is_empty() || !self.settings.fields.is_empty()
     }
 
-    /// Adds a line. `added` are the values of the settings' fields. Never blocks on the target:
-    /// beyond a backlog of 4 MiB the line is dropped and counted.
+    /// Adds a line. `added` has the values of the settings' further fields. This never blocks on the
+    /// target: if the backlog exceeds 4 MiB, the line is dropped and counted.
     pub fn record(&self, entry: &LogEntry<'_>, added: &[Option<Vec<u8>>]) {
         thread_local! {
             static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -139,12 +139,12 @@ impl AccessLog {
 #[derive(Debug, Clone, Default)]
 pub struct AccessLogs {
     all: Vec<AccessLog>,
-    /// The logs of sites, by the first host of each.
+    /// The logs of individual sites, by the site's first host.
     of_sites: HashMap<Arc<str>, Vec<AccessLog>, foldhash::fast::RandomState>,
 }
 
 impl AccessLogs {
-    /// Adds one.
+    /// Adds a log.
     pub fn add(&mut self, log: AccessLog) {
         match log.settings.site.clone() {
             Some(site) => self.of_sites.entry(site).or_default().push(log),

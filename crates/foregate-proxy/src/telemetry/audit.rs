@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-/// Changes that are kept.
+/// The most changes that are kept.
 const KEPT: usize = 100;
 
 /// The last changes.
@@ -15,7 +15,7 @@ pub struct AuditLog(Mutex<VecDeque<AuditedChange>>);
 /// A change, or a refused one.
 #[derive(Debug, Clone)]
 pub struct AuditedChange {
-    /// When.
+    /// The time of the change.
     pub time: SystemTime,
     /// The operator, such as `uid 0, pid 17` or `dashboard user ada from 192.0.2.7`.
     pub who: String,
@@ -26,7 +26,7 @@ pub struct AuditedChange {
 }
 
 impl AuditLog {
-    /// Records a change, and tells the log of the process.
+    /// Records a change, and writes it to the log of the process.
     pub fn record(&self, who: &str, change: &str, refused: Option<&str>) {
         match refused {
             None => tracing::info!(who, change, "audit: an operator's change"),
@@ -46,7 +46,7 @@ impl AuditLog {
         changes.push_back(entry);
     }
 
-    /// The changes that are kept, the last one first.
+    /// The kept changes, the newest one first.
     pub fn changes(&self) -> Vec<AuditedChange> {
         self.0.lock().iter().rev().cloned().collect()
     }

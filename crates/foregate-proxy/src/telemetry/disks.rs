@@ -1,4 +1,4 @@
-//! The metrics of the cache's tiers behind the memory.
+//! The metrics of the cache's tiers after memory: disk folders, the reserve and the shield.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 
 use crate::counters::cache::{ReserveFigures, ShieldFigures};
 
-/// A figure of a folder.
+/// Reads one figure of a cache folder.
 type DiskFigure = fn(&Stat) -> u64;
 
 /// Shows the folders of the cache.

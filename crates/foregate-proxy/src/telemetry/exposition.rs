@@ -43,8 +43,8 @@ pub enum ExpositionFormat {
 }
 
 impl ExpositionFormat {
-    /// The format that a scraper asks for by `Accept`: OpenMetrics if the field names it, else that
-    /// of Prometheus.
+    /// The format that a scraper asks for by `Accept`: OpenMetrics if the field names it, else the
+    /// text format of Prometheus.
     pub fn for_accept(accept: &str) -> Self {
         let openmetrics = |part: &str| {
             let mut parameters = part.split(';').map(str::trim);
@@ -54,7 +54,7 @@ impl ExpositionFormat {
         if accept.split(',').any(openmetrics) { Self::OpenMetrics } else { Self::Prometheus }
     }
 
-    /// A text of OpenMetrics in this format.
+    /// Converts an OpenMetrics text to this format.
     pub(crate) fn of(self, openmetrics: String) -> String {
         match self {
             Self::OpenMetrics => openmetrics,
@@ -86,7 +86,7 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Shows these counters, of a process without certificates and without bodies.
+    /// Shows these counters alone; the `with_*` methods add the other metrics.
     pub fn new(metrics: Arc<Metrics>) -> Self {
         Self {
             metrics,
@@ -106,12 +106,12 @@ impl Exposition {
         Self { certificates, ..self }
     }
 
-    /// Shows these counts of certificates that the proxy obtains itself.
+    /// Shows counts of the certificates that the proxy obtains itself.
     pub fn with_obtained(self, obtained: KeeperCounts) -> Self {
         Self { obtained, ..self }
     }
 
-    /// Shows the memory of the filters of bodies, and the bodies in files.
+    /// Shows the memory that body filters use, and the bodies that are stored in temporary files.
     pub(crate) fn with_bodies(self, filter_memory: &Arc<Budget>, spools: &Arc<Spools>) -> Self {
         Self { filter_memory: Arc::clone(filter_memory), spools: Arc::clone(spools), ..self }
     }
@@ -172,11 +172,12 @@ impl Collector for Exposition {
     }
 }
 
-/// The text format of Prometheus, version 0.0.4, made of that of OpenMetrics: a counter's family
-/// has the name of its samples there, and neither units nor exemplars nor an end are known.
+/// Converts an OpenMetrics text to the text format of Prometheus, version 0.0.4. In that format, a
+/// counter's family has the name of its samples (`_total`), and there are no units, no exemplars and
+/// no `# EOF`.
 fn prometheus_text(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
-    // The help of a family stands before its type.
+    // The HELP line of a family comes before its TYPE line.
     let mut help = None;
     for line in openmetrics.lines() {
         if let Some(family) = line.strip_prefix("# HELP ") {
@@ -208,7 +209,7 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
     let mut requests = counters(encoder, "requests", help)?;
     for (site, counters) in &sites {
         for (class, count) in STATUS_CLASSES.into_iter().zip(counters.requests()) {
-            // A site that has had no request yet still shows that it is there.
+            // A site without requests has one series nevertheless, so that the site is visible.
             if count > 0 || class == "2xx" {
                 labelled(&mut requests, &[("site", site.as_ref()), ("status", class)], count)?;
             }
@@ -660,7 +661,7 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
             step.moved.get()
         }),
     ];
-    // A step that was never used has nothing to tell.
+    // A step that was never used is left out.
     let used: Vec<_> = counters.all().filter(|(step, runs)| *runs > 0 || step.has_news()).collect();
     let mut family = self::counters(encoder, "step_runs", "Requests on which a step ran")?;
     for (step, runs) in &used {

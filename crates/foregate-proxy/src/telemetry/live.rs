@@ -1,8 +1,8 @@
 //! Requests for observers of the running proxy: requests under way, requests of each route, the slowest requests, and the last
 //! failed ones.
 //!
-//! Nothing is recorded while there is no observer, except failures of the proxy and of origins if the configuration has a place to
-//! see them. Failures are rare, and their records are bounded.
+//! Without an observer, nothing is recorded except failures of the proxy and of origins, and these only if the
+//! configuration has a place to see them. Failures are rare, and their records are bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use parking_lot::Mutex;
 use super::access_log::LogEntry;
 use crate::counters::metrics::{DURATION_BUCKETS, STATUS_CLASSES, duration_bucket, status_class};
 
-/// Failed requests that are kept.
+/// The most failed requests that are kept.
 const FAILURES: usize = 100;
-/// Failed requests that are kept of one second. Beyond, they are only counted.
+/// The most failed requests of one second that are kept. Further ones are only counted.
 const FAILURES_PER_SECOND: u32 = 20;
 /// The number of routes that are counted separately. Further routes are counted together.
 const ROUTES: usize = 500;
 /// The name of further routes.
 const OTHERS: &str = "other";
-/// Finished requests that are kept because they took longest.
+/// The most finished requests that are kept as the slowest ones.
 const SLOWEST: usize = 10;
 /// How long slow requests are kept.
 const SLOW_FOR: Duration = Duration::from_secs(60);
-/// Requests under way that are known. Beyond, they are not shown.
+/// The most requests under way that are recorded. Further ones are not shown.
 const UNDER_WAY: usize = 10_000;
-/// Bytes of a target that are shown of a request under way.
+/// The most bytes of a target that are shown for a request under way.
 const TARGET: usize = 256;
 
-/// There is an observer.
+/// The unit of [`LiveRequests::wanted`] that each observer adds.
 const WATCHED: usize = 2;
-/// FailureList are kept.
+/// The bit of [`LiveRequests::wanted`] that is set if failures are kept even without an observer.
 const KEEPS_FAILURES: usize = 1;
 
 /// Requests as an observer sees them.
 #[derive(Debug, Default)]
 pub struct LiveRequests {
-    /// [`KEEPS_FAILURES`], and [`WATCHED`] for each observer.
+    /// The sum of [`KEEPS_FAILURES`], if failures are kept, and [`WATCHED`] for each observer.
     wanted: AtomicUsize,
     next: AtomicU64,
     under_way: Mutex<HashMap<u64, RequestUnderWay, foldhash::fast::RandomState>>,
@@ -48,7 +48,7 @@ pub struct LiveRequests {
     failures: Mutex<FailureList>,
 }
 
-/// A site and a pattern of it.
+/// A site's name and the pattern of one of its routes.
 type RouteName = (Arc<str>, Arc<str>);
 
 /// A request that is not answered yet.
@@ -67,9 +67,9 @@ pub struct RequestUnderWay {
 /// The requests of a route since the first observer came.
 #[derive(Debug, Clone, Default)]
 pub struct LiveRouteCounts {
-    /// By class of the status.
+    /// The number of requests by class of the status.
     pub classes: [u64; STATUS_CLASSES.len()],
-    /// By duration.
+    /// The number of requests by duration.
     pub durations: [u64; DURATION_BUCKETS.len() + 1],
 }
 
@@ -86,11 +86,11 @@ struct FailureList {
     last: VecDeque<(u64, Arc<str>)>,
     /// The number of failures, including those that were only counted.
     count: u64,
-    /// The second of the last one, and how many were kept in it.
+    /// The second in which the last failure was kept, and the number of failures kept in that second.
     second: Option<(Instant, u32)>,
 }
 
-/// As long as it is held, requests are recorded.
+/// An observer's registration: requests are recorded until it is dropped.
 #[derive(Debug)]
 pub struct Watching(Arc<LiveRequests>);
 
@@ -102,7 +102,7 @@ impl Drop for Watching {
     }
 }
 
-/// A request under way, which ends when this is dropped.
+/// The record of a request under way. Dropping it ends the record.
 #[derive(Debug)]
 pub struct LiveTicket {
     live: Arc<LiveRequests>,
@@ -116,7 +116,7 @@ impl Drop for LiveTicket {
 }
 
 impl LiveRequests {
-    /// Begins to record.
+    /// Registers an observer, which starts recording.
     pub fn watch(self: &Arc<Self>) -> Watching {
         if self.wanted.fetch_add(WATCHED, Ordering::Relaxed) < WATCHED {
             self.forget();
@@ -134,13 +134,13 @@ impl LiveRequests {
         }
     }
 
-    /// Drops the records of an observer that has left.
+    /// Drops the records that were kept for observers, after the last observer has left.
     fn forget(&self) {
         self.routes.lock().clear();
         self.slowest.lock().clear();
     }
 
-    /// Returns true if [`Self::ended`] has to be called for a request.
+    /// Returns true if the caller must pass a finished request to [`Self::ended`].
     #[inline]
     pub fn wants(&self, failed: bool) -> bool {
         let wanted = self.wanted.load(Ordering::Relaxed);
@@ -225,7 +225,8 @@ impl LiveRequests {
         recent.map(|slow| Arc::clone(&slow.line)).collect()
     }
 
-    /// The last failed requests as lines of an access log, each with its number, the last one first; and how many there have been.
+    /// The last failed requests as lines of an access log, each with its number, the newest one first. The second
+    /// value is the number of all failures so far.
     pub fn failures(&self) -> (Vec<(u64, Arc<str>)>, u64) {
         let failures = self.failures.lock();
         (failures.last.iter().rev().cloned().collect(), failures.count)

@@ -17,9 +17,9 @@ struct LastLoads {
 /// A reload that was refused.
 #[derive(Debug, Clone)]
 pub struct RefusedLoad {
-    /// When, in seconds since 1970.
+    /// The time of the refusal, in seconds since 1970.
     pub time: u64,
-    /// Why.
+    /// The reason of the refusal.
     pub reason: String,
 }
 
@@ -41,7 +41,8 @@ impl ConfigurationLoads {
         }
     }
 
-    /// When the configuration in effect was loaded, in seconds since 1970, and a later refusal.
+    /// The time at which the current configuration was loaded, in seconds since 1970, and a reload that was refused
+    /// since then.
     pub fn last(&self) -> (u64, Option<RefusedLoad>) {
         let last = self.0.lock();
         (seconds(last.loaded), last.refused.clone())

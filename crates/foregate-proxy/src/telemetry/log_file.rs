@@ -1,7 +1,7 @@
 //! Logs to which lines are appended: access logs, and the files of modules.
 //!
-//! A line is copied into a buffer; a thread of the file writes the buffer. A slow or full file
-//! therefore never delays a request: beyond a backlog of 4 MiB lines are dropped and counted.
+//! A line is copied into a buffer; each file has a thread that writes its buffer. A slow or full
+//! file therefore never delays a request: if the backlog exceeds 4 MiB, lines are dropped and counted.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -32,19 +32,18 @@ pub struct LogFiles {
 struct KnownFile {
     target: LogTarget,
     handle: Weak<Handle>,
-    /// Lives as long as the writer, which may still write earlier lines after the handle is gone.
+    /// The state of the writer. It outlives the handle while the writer still writes earlier lines.
     shared: Weak<WriterShared>,
 }
 
 impl LogFiles {
-    /// The log of this target, if it is open with the same counter; otherwise opens it (creates
-    /// a file with mode 0640, appends to it) and starts its writer's thread, `foregate-log`. A syslog
-    /// server is connected to by that thread. Lost lines are counted in `dropped`.
+    /// Returns the log of this target. If it is not open yet with the same counter, opens it and starts
+    /// its writer's thread, `foregate-log`. A file is created with mode 0640 or appended to; to a syslog
+    /// server, the thread connects later. Lost lines are counted in `dropped`.
     ///
     /// # Errors
     ///
-    /// The file cannot be opened (a pipe without a reader is not waited for) or the thread cannot
-    /// be started.
+    /// The file cannot be opened, such as a pipe without a reader, or the thread cannot be started.
     pub fn open(&self, target: &LogTarget, dropped: &Arc<Counter>) -> io::Result<LogFile> {
         let mut known = self.known.lock();
         known.retain(|known| known.shared.strong_count() > 0);
@@ -65,8 +64,8 @@ impl LogFiles {
         self.writers().iter().for_each(|shared| shared.reopen());
     }
 
-    /// Writes pending lines, and waits at most `limit` for all; returns true if that was enough.
-    /// Blocks the thread: for the end of the process.
+    /// Writes the pending lines of all files, and waits for this at most `limit`. Returns true if all were
+    /// written. Blocks the calling thread, so call it only at the end of the process.
     pub fn flush(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         let writers = self.writers();
@@ -99,14 +98,14 @@ impl Drop for Handle {
 }
 
 impl LogFile {
-    /// Adds bytes that are whole lines, ends included. Never blocks on the file: beyond a backlog
-    /// of 4 MiB they are dropped, and counted as one.
+    /// Adds whole lines, including their line ends. Never blocks on the file: if the backlog exceeds
+    /// 4 MiB, the bytes of this call are dropped, and counted as one line.
     pub fn push(&self, lines: &[u8]) {
         self.handle.shared.push(lines);
     }
 
-    /// Makes the writer write pending lines without delay. The future ends when the file has
-    /// accepted or refused them, which on a slow file may be late: wait for a limited time.
+    /// Makes the writer write pending lines without delay. The future ends when the file has accepted
+    /// or refused them. A slow file may take long, so the caller should limit the time.
     pub fn settle(&self) -> impl Future<Output = ()> + use<> {
         self.handle.shared.settle()
     }

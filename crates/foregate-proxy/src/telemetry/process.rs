@@ -53,7 +53,7 @@ pub fn resident() -> Option<u64> {
     status_value(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// A number of `/proc/self/status` (proc_pid_status(5)), in bytes where it is a size.
+/// A number from `/proc/self/status` (proc_pid_status(5)). A size is converted to bytes.
 fn status_value(status: &str, key: &str) -> Option<u64> {
     let mut words = status.lines().find_map(|line| line.strip_prefix(key))?.split_ascii_whitespace();
     let value = words.next()?.parse::<u64>().ok()?;
@@ -61,8 +61,7 @@ fn status_value(status: &str, key: &str) -> Option<u64> {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // Since Linux 6.2, the size of the folder is the number of its entries. Reading many entries
-    // takes a while.
+    // Since Linux 6.2, the size of the folder is the number of its entries, which saves reading them all.
     let size = fs::metadata("/proc/self/fd").ok()?.size();
     if size > 0 {
         return Some(size);

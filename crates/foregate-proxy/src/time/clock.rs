@@ -1,4 +1,5 @@
-//! The clock that decides, a coarse one for deadlines of requests, and one of the processor.
+//! The exact clock for long-lived state, a coarse clock for the deadlines of requests, and a clock of
+//! processor time.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,14 +8,14 @@ use rustix::time::{ClockId, clock_gettime};
 
 thread_local! {
     static POLL: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// When this thread's last poll ended, if it is known that it has not slept since.
+    /// The time at which this thread's last poll ended; `None` if the thread may have slept since.
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// True on a thread that reports before it sleeps.
+    /// True if this thread calls [`rest`] before it sleeps.
     static TELLS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The time for state that outlives a request: health, names, certificates, pools. It is given to their owner at the
-/// start, and empty in the program. Tests give one that they advance, so that none of them waits.
+/// The clock for state that outlives a request: health, names, certificates, pools. Each owner of such state gets it
+/// when it is created. In the program it has no content; a test passes a clock that it can advance instead of waiting.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clock {
     #[cfg(test)]
@@ -46,12 +47,12 @@ impl Clock {
 
 #[cfg(test)]
 impl Clock {
-    /// A clock that goes on by itself, and jumps when it is told to.
+    /// A clock that runs as usual, and that [`Self::advance`] moves ahead.
     pub(crate) fn of_a_test() -> Self {
         Self { ahead: Some(Box::leak(Box::default())) }
     }
 
-    /// Jumps ahead. The copies of this clock do, too.
+    /// Moves this clock and all of its copies ahead.
     pub(crate) fn advance(self, by: Duration) {
         let by = u64::try_from(by.as_millis()).unwrap();
         self.ahead.unwrap().fetch_add(by, std::sync::atomic::Ordering::Relaxed);
@@ -63,13 +64,15 @@ impl Clock {
     }
 }
 
-/// The time at which the current poll of a [`super::poll_length::WatchedTask`] task began; outside of
-/// one, the time. Polls that follow each other begin when the one before has ended, so that the
-/// clock is read once for each: it may be somewhat before the event that has woken the task, and
-/// before the time that the task was told on another thread. So it never tells that a timer has not
-/// gone off.
+/// The time at which the current poll of a [`super::poll_length::WatchedTask`] began. Outside of such
+/// a task, the current time.
 ///
-/// Good for deadlines, which do not mind the length of a poll; not for measuring.
+/// If a thread polls again without sleeping, the new poll begins at the time at which the last one
+/// ended, which saves reading the clock again. The result may therefore be somewhat before the event
+/// that woke the task, and before a time that another thread has read. Never conclude from it that a
+/// timer is not due yet.
+///
+/// Good for deadlines, where the length of a poll does not matter; not for measuring.
 pub fn now() -> Instant {
     POLL.get().unwrap_or_else(Instant::now)
 }
@@ -79,26 +82,26 @@ pub fn is_within(now: Instant, since: Instant, age: Duration) -> bool {
     since.checked_add(age).is_none_or(|end| now < end)
 }
 
-/// How long this thread has run on a processor so far. A call of the system, unlike the other
-/// clocks.
+/// The processor time that this thread has used so far. Unlike the other clocks, it costs a system
+/// call.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// This thread calls [`rest`] whenever it is about to sleep. Threads on which a worker blocks in
-/// place do not (`clippy.toml`).
+/// Declares that this thread will call [`rest`] whenever it is about to sleep. A thread on which a
+/// worker may block in place cannot promise this; `clippy.toml` bans such blocking.
 pub fn tells_of_rests() {
     TELLS.set(true);
 }
 
-/// This thread is about to sleep: its next poll does not begin before it wakes.
+/// Declares that this thread is about to sleep, so that its next poll reads the clock.
 pub fn rest() {
     LAST.set(None);
 }
 
-/// A poll on this thread. [`now`] answers when it began, until this is dropped.
+/// A poll on this thread. Until it is dropped, [`now`] returns the time at which it began.
 #[derive(Debug)]
 pub(super) struct Polling {
     start: Instant,

@@ -1,4 +1,4 @@
-//! How often the same notice is logged. Metrics count every occurrence.
+//! Limits how often the same notice is logged. Metrics count every occurrence.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 /// The pause between two notices.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Notices of one thing in the log, of which the next is due some time after the last.
+/// Limits one kind of notice in the log: the next one is due when `PAUSE` has passed since the last one.
 #[derive(Debug, Default)]
 pub struct Notices {
     last: Mutex<Option<Instant>>,
 }
 
 impl Notices {
-    /// Returns true if a notice is due now, and counts it as given.
+    /// Returns true if a notice is due now. The caller must then log it, because it counts as logged.
     pub fn take(&self, now: Instant) -> bool {
         let mut last = self.last.lock();
         let due = last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
@@ -24,7 +24,7 @@ impl Notices {
         due
     }
 
-    /// Records that a notice is given now, due or not.
+    /// Records that a notice is logged now, even if none was due.
     pub fn give(&self, now: Instant) {
         *self.last.lock() = Some(now);
     }

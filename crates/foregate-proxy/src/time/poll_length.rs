@@ -1,4 +1,4 @@
-//! Measures how long a poll keeps its worker from other tasks.
+//! Measures the length of polls: while a task is polled, its worker thread runs no other task.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::clock::Polling;
 use crate::counters::metrics::Metrics;
 
 pin_project! {
-    /// A task with measured polls: each goes into the `event_loop_blocked` histogram. While it is
-    /// polled, [`super::clock::now`] costs next to nothing.
+    /// A task whose polls are measured: the length of each goes into the `event_loop_blocked` histogram.
+    /// While the task is polled, [`super::clock::now`] costs next to nothing.
     ///
-    /// Wrap the argument of `tokio::spawn`, not futures within it: those would be counted twice.
+    /// Wrap the argument of `tokio::spawn`, not a future within it, whose polls would be counted twice.
     #[derive(Debug)]
     pub struct WatchedTask<F> {
         #[pin]

@@ -1,11 +1,12 @@
-//! The steady clock of steps: milliseconds that go on from one process to the next, so that times in their state keep their meaning.
+//! The steady clock of steps: milliseconds that continue from one process to the next, so that the times in the state
+//! of steps stay valid after an upgrade.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A clock cannot have begun longer ago.
+/// The greatest age of a clock that is continued; an older one is an error.
 const OLDEST: Duration = Duration::from_secs(20 * 365 * 86_400);
 
 static CLOCK: SteadyClock = SteadyClock(OnceLock::new());
@@ -20,7 +21,8 @@ pub fn beginning() -> u64 {
     CLOCK.beginning()
 }
 
-/// Continues the clock of another process on this machine. Has no effect once this clock has begun, or for an impossible start.
+/// Continues the clock of another process on this machine. Has no effect if this clock has begun already, or if
+/// `beginning` is impossible.
 pub fn go_on(beginning: u64) {
     CLOCK.go_on(beginning);
 }
@@ -44,7 +46,7 @@ impl SteadyClock {
         if age <= OLDEST
             && let Some(start) = Instant::now().checked_sub(age)
         {
-            // If the clock has a start already, it keeps it.
+            // A clock that has begun already keeps its start.
             let _ = self.0.set(start);
         }
     }

@@ -1,9 +1,9 @@
 //! One timer for a connection or stream with a deadline that moves all the time.
 //!
-//! Nearly every deadline is moved before it is reached. Moving one to a later time costs nothing
-//! here: the timer stays armed for the earlier time, finds out then that it is too early, and arms
-//! itself again. For the same reason an armed timer is handed on to the next connection of its
-//! thread.
+//! Nearly every deadline is moved before it is reached. Moving a deadline to a later time costs
+//! nothing here: the timer stays armed for the earlier time. When it fires too early, it arms itself
+//! again. For the same reason, a connection that ends leaves its armed timer to the thread's next
+//! connection.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 
 use crate::shelf::{self, Shelf};
 
-/// Armed timers that a thread keeps for its next connections.
+/// The most armed timers that a thread keeps for its next connections.
 const KEPT_PER_THREAD: usize = 256;
 
 thread_local! {
@@ -25,7 +25,7 @@ thread_local! {
 struct ArmedTimer {
     sleep: Pin<Box<Sleep>>,
     at: Instant,
-    /// The waker that it calls.
+    /// The waker that is registered with `sleep`.
     waker: Option<Waker>,
 }
 
@@ -37,7 +37,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer with a first deadline that is likely to be this far away.
+    /// A timer whose first deadline is probably about `likely` from now.
     pub fn new(likely: Duration) -> Self {
         let armed = shelf::take(&KEPT).unwrap_or_else(|| {
             let at = Instant::now() + likely;
@@ -52,7 +52,8 @@ impl Timer {
         if deadline < armed.at {
             armed.arm(deadline);
         }
-        // This asks the timer itself and no clock: a timer that has gone off wakes no task again.
+        // `is_elapsed` decides this, not the clock: a timer that has fired does not wake the task again, so
+        // it must not be left pending.
         if armed.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !armed.sleep.is_elapsed()
         {
             return Poll::Pending;
@@ -72,8 +73,9 @@ impl Timer {
 }
 
 impl ArmedTimer {
-    /// Bypasses the task's budget. Without budget, the timer would report pending without
-    /// registering the waker; a caller that remembers the waker as registered would never be woken.
+    /// Polls the timer outside of the task's cooperative budget. If the budget is used up, a timer within
+    /// it returns pending without registering the waker. `waker` would then be wrong, and the task would
+    /// never be woken.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         pin!(unconstrained(self.sleep.as_mut())).poll(cx)
     }

@@ -27,24 +27,24 @@ use super::store::{CertificateStore, TlsError};
 use crate::settings::automatic::Automatic;
 use crate::settings::{CertificateFiles, Limits, ListenTls, SiteTls, TlsVersion};
 
-/// Tickets sent after a full TLS 1.3 handshake, and after a resumed one. A ticket is used once (RFC
-/// 8446, appendix C.4), so a client that opens two connections at a time can resume both.
+/// The number of tickets sent after each TLS 1.3 handshake, full or resumed. A ticket is used only
+/// once (RFC 8446, appendix C.4), so with two tickets a client can resume two connections at a time.
 const TICKETS: usize = 2;
-/// Tickets that a client may ask for (RFC 9149).
+/// The most tickets that a client may ask for (RFC 9149).
 const TICKETS_LIMIT: usize = 4;
-/// The largest ClientHello that `rustls` accepts; beyond, it ends the handshake.
+/// The largest ClientHello in bytes that `rustls` accepts. For a larger one, it ends the handshake.
 const HELLO_LIMIT: usize = 0xffff;
 
 /// A client's connection after its handshake.
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
-/// A site, as far as handshakes are concerned.
+/// The properties of a site that handshakes need.
 #[derive(Debug, Clone, Copy)]
 pub struct SiteHosts<'a> {
     /// Its host patterns as in the configuration: `a.example`, `*.example` (any depth) or `*`;
     /// lower case.
     pub hosts: &'a [Arc<str>],
-    /// Its own certificates and policy; `None`: the listener's.
+    /// The site's own certificates and policy; `None` if it uses the listener's.
     pub tls: Option<&'a SiteTls>,
 }
 
@@ -53,10 +53,10 @@ pub struct SiteHosts<'a> {
 pub struct Acceptor {
     certificates: Arc<CertificateTable>,
     default: PolicyConfig,
-    /// Hosts with a policy other than the listener's.
+    /// The policies of hosts that have another policy than the listener.
     own: HostMap<PolicyConfig>,
     client_hello_limit: usize,
-    /// For certificates that the proxy obtains itself, if it does.
+    /// The certificates that the proxy obtains itself; `None` if it obtains none.
     automatic: Option<AutomaticTls>,
 }
 
@@ -69,7 +69,7 @@ struct PolicyConfig {
 /// A finished handshake.
 #[derive(Debug)]
 pub struct FinishedHandshake<IO> {
-    /// Plain bytes in and out.
+    /// The decrypted connection.
     pub stream: ServerStream<IO>,
     /// The negotiated protocol.
     pub alpn: Alpn,
@@ -77,7 +77,7 @@ pub struct FinishedHandshake<IO> {
     pub info: Arc<TlsInfo>,
 }
 
-/// The parameters agreed on in a handshake.
+/// The results of a handshake: its parameters, and the client's identity.
 #[derive(Debug, Clone)]
 pub struct TlsInfo {
     /// The name that the client asked for, lower case, without a dot at its end.
@@ -86,9 +86,9 @@ pub struct TlsInfo {
     pub version: TlsVersion,
     /// IANA's name of the cipher suite.
     pub cipher: &'static str,
-    /// IANA's name of the key exchange group; `None` where a TLS 1.2 session was resumed.
+    /// IANA's name of the key exchange group; `None` if a TLS 1.2 session was resumed.
     pub group: Option<&'static str>,
-    /// Resumed from a ticket.
+    /// True if the session was resumed from a ticket.
     pub resumed: bool,
     /// The policy that the handshake satisfied.
     pub policy: PolicyId,
@@ -96,7 +96,7 @@ pub struct TlsInfo {
     pub client: Option<Arc<ClientIdentity>>,
     /// These facts as TLVs of the PROXY protocol, made when they are first sent to another proxy.
     pub tlvs: OnceLock<Vec<u8>>,
-    /// Ours.
+    /// The certificate that the client got from us.
     served: Option<ServedCertificate>,
 }
 
@@ -118,10 +118,10 @@ pub enum HandshakeError {
     /// The connection failed or ended.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The handshake timed out: for callers that limit its time.
+    /// The handshake timed out. Callers return this if they limit the time.
     #[error("it took too long")]
     Timeout,
-    /// The handshake was an authority's challenge (RFC 8737), which ends with it.
+    /// The handshake was an authority's challenge (RFC 8737). The connection serves nothing else.
     #[error("the challenge of an authority was {}", if *.0 { "answered" } else { "unknown" })]
     Challenge(bool),
 }
@@ -169,8 +169,8 @@ impl HandshakeError {
 impl Acceptor {
     /// Loads certificates and authorities and builds one configuration per policy.
     ///
-    /// `sites` are all sites of the configuration; it is walked once, and a second time only when a
-    /// site with a wildcard has a policy of its own.
+    /// `sites` yields all sites of the configuration. A second pass over it is only needed if a site with
+    /// a wildcard has a policy of its own.
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// See [`HandshakeError`]; where the protocol knows an alert for it, it has been sent.
+    /// See [`HandshakeError`]. If the protocol has an alert for the error, the alert has been sent.
     pub async fn accept<IO>(
         &self,
         io: IO,
@@ -276,12 +276,12 @@ impl Acceptor {
     /// connection that was accepted with `info`; otherwise it gets a 421 (RFC 9110, section
     /// 15.5.20).
     ///
-    /// A connection covers another host if both conditions hold:
+    /// A connection covers `host` if both conditions hold:
     ///
     /// - the connection's handshake satisfies the policy of `host`;
-    /// - the client asked for that very name or, having connected to an address, for none; or the
-    ///   certificate that it got carries the name, or is of the files that the site of `host`
-    ///   states. Where a session was resumed, it is the one that it would have got.
+    /// - the handshake named `host` or no host at all, or the certificate that the client got is valid
+    ///   for `host` or is one of those that the configuration gives to the site of `host`. A resumed
+    ///   session counts as if the client had got the certificate of a full handshake.
     pub fn covers(&self, info: &TlsInfo, host: &[u8]) -> bool {
         if !self.policy(host).is_satisfied_by(info) {
             return false;
@@ -295,15 +295,17 @@ impl Acceptor {
         }
     }
 
-    /// Returns true if a handshake still satisfies the policy of its name, which a reload may have
-    /// changed.
+    /// Returns true if the finished handshake still satisfies the policy for its host name. A reload may
+    /// have changed that policy.
     pub fn holds(&self, info: &TlsInfo) -> bool {
         self.policy(info.sni.as_deref().unwrap_or_default().as_bytes()).is_satisfied_by(info)
     }
 }
 
 impl PolicyConfig {
-    /// An identity is worth something only under the policy that has asked for it.
+    /// Returns true if a handshake satisfies this policy. If this policy or the handshake's asks for
+    /// client certificates, they must be the same: an identity is valid only under the policy that
+    /// asked for it.
     fn is_satisfied_by(&self, info: &TlsInfo) -> bool {
         let asks = |id: &PolicyId| id.policy().client_certificates.is_some();
         let plain = || !asks(&self.id) && !asks(&info.policy);
@@ -311,9 +313,9 @@ impl PolicyConfig {
     }
 }
 
-/// Ends a connection on which nothing is spoken.
+/// Closes the connection of a challenge in order, after its handshake.
 async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(mut stream: ServerStream<IO>) {
-    // An authority that has gone already has seen the answer.
+    // An error is harmless: an authority that has closed the connection has seen the answer.
     let _ = stream.shutdown().await;
 }
 
@@ -340,8 +342,8 @@ fn load_certificates<'a>(
         for host in site.hosts.iter().filter(|host| automatic.names.contains_key(&***host)) {
             let certificates = load(&[automatic.certificate(host)])?;
             if listener.is_empty() {
-                // A client that names no host, or an unknown one, sees a certificate rather than an
-                // alert.
+                // A client that names no host or an unknown one gets the first of these certificates rather
+                // than an alert.
                 listener.clone_from(&certificates);
             }
             own.push(SiteCertificates { hosts: vec![Arc::clone(host)], certificates });
@@ -350,7 +352,7 @@ fn load_certificates<'a>(
     Ok(Arc::new(CertificateTable::new(listener, own)))
 }
 
-/// The hosts with a policy other than the listener's.
+/// The policies of hosts that have another policy than the listener.
 fn own_policies<'a>(
     sites: impl Iterator<Item = SiteHosts<'a>> + Clone,
     listener: &Policy,
@@ -360,7 +362,7 @@ fn own_policies<'a>(
     let mut own = HostMap::default();
     for site in sites.clone() {
         let Some(tls) = site.tls else { continue };
-        // Settings that a site omits are the listener's.
+        // A site inherits the settings that it omits from the listener.
         let policy = match &tls.client_certificates {
             None => listener.with_minimum(tls.minimum_version),
             Some(_) => Policy::load(&tls.policy(listener.id.policy()), site.hosts.first())?,
@@ -371,7 +373,8 @@ fn own_policies<'a>(
         }
     }
     if own.has_wildcards() {
-        // A site without a policy may be below the wildcard of a site with one; it keeps the listener's policy.
+        // The wildcard of a site with a policy may match the hosts of a site without one. Entries of their own keep
+        // those hosts on the listener's policy.
         for host in sites.filter(|site| is_default(site, default)).flat_map(|site| site.hosts) {
             let below = host.strip_prefix("*.").unwrap_or(host);
             if host.as_ref() != "*" && own.find(below.as_bytes()).is_some_and(|found| found.id != default.id)
@@ -427,8 +430,8 @@ impl Policies<'_> {
                 .expect("the provider has cipher suites of both versions")
                 .with_client_cert_verifier(verifier)
                 .with_cert_resolver(Arc::clone(self.certificates) as _);
-        // RFC 7301 has a name for HTTP/1.0 as well: a client that offers nothing else would be
-        // refused.
+        // ALPN has a name for HTTP/1.0 as well (RFC 7301). Without it here, a client that offers only
+        // `http/1.0` would be refused.
         config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         if self.http2 {
             config.alpn_protocols.insert(0, b"h2".to_vec());
@@ -437,7 +440,8 @@ impl Policies<'_> {
         config.max_early_data_size = 0;
         config.send_tls13_tickets = TICKETS;
         config.max_tls13_tickets = TICKETS_LIMIT;
-        // Tickets need no memory here; clients that cannot keep one do a full handshake.
+        // Sessions are resumed from tickets alone, which need no memory here. A client that cannot keep
+        // tickets does a full handshake.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match tickets {
             Some(tickets) => config.ticketer = tickets,
@@ -447,7 +451,7 @@ impl Policies<'_> {
     }
 }
 
-/// The name of a cipher suite in the registry of IANA: the library's constants of TLS 1.3 have others.
+/// The name of a cipher suite in IANA's registry. The library's names of TLS 1.3 suites differ from it.
 fn iana_name(suite: CipherSuite) -> Option<&'static str> {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => Some("TLS_AES_128_GCM_SHA256"),
@@ -481,8 +485,8 @@ impl TlsInfo {
     }
 }
 
-/// A stream that fails when more than this many bytes have been read. Whatever is read before the ClientHello is
-/// complete counts; a client sends nothing after it before it has an answer.
+/// A stream that fails when more than `left` bytes are read. It limits the ClientHello: until the proxy
+/// answers, a client sends nothing else.
 struct LimitedStream<IO> {
     io: IO,
     left: usize,

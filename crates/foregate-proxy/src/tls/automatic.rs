@@ -1,4 +1,4 @@
-//! Certificates that the proxy obtains itself, as far as handshakes are concerned.
+//! Handshakes with certificates that the proxy obtains itself.
 //!
 //! The certificates are ordinary files: `foregate-acme` writes them, and the [store](super::store)
 //! reads them again when they change. Answers to the challenges of authorities are files, too, so
@@ -20,7 +20,7 @@ use crate::settings::automatic::{Automatic, alpn_challenge};
 /// section 4).
 const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// The part of an acceptor for certificates that the proxy obtains itself.
+/// The part of an acceptor that uses certificates which the proxy obtains itself.
 #[derive(Debug)]
 pub(super) struct AutomaticTls {
     challenges: PathBuf,
@@ -34,14 +34,14 @@ impl AutomaticTls {
         Self { challenges: automatic.challenge_folder(), on_demand, store: store.clone() }
     }
 
-    /// Returns true if an authority asks for the answer to its challenge.
+    /// Returns true if this is the handshake of an authority that checks its challenge.
     pub(super) fn is_challenge(hello: &ClientHello<'_>) -> bool {
         hello
             .alpn()
             .is_some_and(|mut offered| offered.next() == Some(CHALLENGE_PROTOCOL) && offered.next().is_none())
     }
 
-    /// The configuration that answers the challenge for a name; `None` where there is none.
+    /// The configuration that answers the challenge for a name; `None` if there is no challenge for it.
     pub(super) fn answer(&self, name: &str) -> Option<ServerConfig> {
         let file = alpn_challenge(&self.challenges, name)?;
         let key = load_challenge(&file)?;
@@ -64,15 +64,15 @@ impl AutomaticTls {
     }
 }
 
-/// Not read like other certificates: the check of a key against its certificate does not know the
-/// critical extension.
+/// Reads the certificate that answers a challenge. Unlike for other certificates, the key is not
+/// checked against the certificate, because that check rejects the certificate's critical extension.
 fn load_challenge(file: &Path) -> Option<CertifiedKey> {
     let (chain, key) = (read_chain(file).ok()?, read_key(file).ok()?);
     let signer = provider().key_provider.load_private_key(key).ok()?;
     Some(CertifiedKey::new(chain, signer))
 }
 
-/// One certificate for all names.
+/// Serves one certificate for all names.
 #[derive(Debug)]
 struct FixedCertificate(Arc<CertifiedKey>);
 

@@ -23,8 +23,8 @@ use crate::settings::{UpstreamProtocol, UpstreamTls};
 /// A connection to an origin after its handshake.
 pub type OriginTlsStream<IO> = tokio_rustls::client::TlsStream<IO>;
 
-/// Performs handshakes with the servers of one upstream. A clone shares its sessions. Two of them
-/// are equal when a connection made by one may be used in place of the other's, across reloads too.
+/// Performs handshakes with the servers of one upstream. A clone shares its sessions. Two connectors
+/// are equal if their connections are interchangeable, even across a reload.
 #[derive(Debug, Clone)]
 pub struct Connector {
     shared: Arc<ConnectorShared>,
@@ -33,7 +33,8 @@ pub struct Connector {
 #[derive(Debug)]
 struct ConnectorShared {
     config: Arc<ClientConfig>,
-    /// The configuration for a connection that must not be HTTP/2, where others may be.
+    /// The configuration for a connection that must not be HTTP/2; `None` if `config` does not offer
+    /// HTTP/2 beside HTTP/1.1 anyway.
     http1: Option<Arc<ClientConfig>>,
     server_name: Option<String>,
     http2_only: bool,
@@ -55,7 +56,7 @@ impl Hash for Connector {
     }
 }
 
-/// Why a handshake with an origin failed. No byte of a request had been sent: a retry is safe.
+/// Why a handshake with an origin failed. No byte of a request has been sent, so a retry is safe.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The host is neither a DNS name nor an address.
@@ -72,7 +73,7 @@ pub enum ConnectError {
     /// HTTP/2 is required but was not agreed on.
     #[error("the server does not offer HTTP/2 by ALPN")]
     NoHttp2,
-    /// Anything else of TLS.
+    /// Any other error of TLS.
     #[error("TLS: {0}")]
     Protocol(String),
     /// The connection failed or ended.
@@ -84,7 +85,7 @@ impl ConnectError {
     fn of(error: io::Error, host: &str) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<RustlsError>()) {
             Some(RustlsError::InvalidCertificate(problem)) => {
-                // The error's type is not public.
+                // The text is searched because the error's type is not public.
                 let problem = match format!("{problem:?}").contains("CaUsedAsEndEntity") {
                     true => CA_AS_SERVER.to_owned(),
                     false => problem.to_string(),
@@ -155,8 +156,9 @@ impl Connector {
         Ok(Self { shared: Arc::new(ConnectorShared { config, http1, server_name, http2_only, identity }) })
     }
 
-    /// Performs a handshake with `host` (an address without brackets), or with `server_name` of the
-    /// settings. `http1`: where ALPN may choose, it is to be HTTP/1.1. The caller limits its time.
+    /// Performs a handshake. The certificate is checked for the `server_name` of the settings, else for
+    /// `host` (an address without brackets). If `http1` is true, ALPN does not offer HTTP/2 beside
+    /// HTTP/1.1. The caller limits the time.
     ///
     /// # Errors
     ///
@@ -184,8 +186,9 @@ impl Connector {
     }
 }
 
-/// The alert with which a server ended a handshake that was complete for us: with TLS 1.3 it judges
-/// the client's certificate afterwards. It has not processed any sent bytes.
+/// The alert of a server that rejected our certificate. With TLS 1.3, a server checks the client's
+/// certificate after the handshake has ended for the client, so the alert arrives in a later read.
+/// The server has not processed any bytes that we sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server refuses our certificate, or that we show none: {0:?}")]
 pub struct Refusal(AlertDescription);
@@ -198,7 +201,7 @@ impl Refusal {
 
     /// The alert of a connection that has failed.
     pub fn of_stream<IO>(stream: &mut OriginTlsStream<IO>) -> Option<Self> {
-        // Repeats the error of the read.
+        // This returns the error of the failed read again.
         stream.get_mut().1.process_new_packets().err().as_ref().and_then(Self::of_tls)
     }
 
@@ -225,7 +228,7 @@ impl Refusal {
     }
 }
 
-/// The default of `openssl req -x509`.
+/// The problem if a server shows the certificate of an authority, as `openssl req -x509` makes one by default.
 const CA_AS_SERVER: &str = "it is the certificate of an authority (CA:TRUE), which no server may show: make one with \
      `openssl req -x509 -addext basicConstraints=critical,CA:FALSE ...`, or have the authority sign one for the server";
 
@@ -242,7 +245,7 @@ fn verifier(roots: Arc<RootCertStore>, file: &Path) -> Result<Arc<WebPkiServerVe
         .map_err(|error| TlsError::new(file, error, NO_ROOTS_FIX))
 }
 
-/// The system's authorities. Those that cannot be read are logged and left out.
+/// The authorities that the system trusts. Unreadable ones are logged and left out.
 fn system_roots() -> Arc<RootCertStore> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     Arc::clone(ROOTS.get_or_init(|| {

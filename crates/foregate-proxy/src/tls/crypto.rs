@@ -8,15 +8,15 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 
 /// The cryptography of all configurations: aws-lc-rs with the hybrid post-quantum group first.
 ///
-/// AES-128 with SHA-256 comes before AES-256 with SHA-384: a handshake is mostly hashing and key derivation, and
-/// processors have instructions for SHA-256 but not for SHA-384, so it costs about a third less (half, where it
-/// resumes). As a server we follow our own order.
+/// AES-128 with SHA-256 comes before AES-256 with SHA-384. A handshake is mostly hashing and key derivation, and
+/// processors have instructions for SHA-256 but not for SHA-384. SHA-256 therefore makes a full handshake about a
+/// third cheaper, and a resumed one about half. As a server we follow our own order, not the client's.
 pub(super) fn provider() -> &'static Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let kx_groups =
             vec![kx_group::X25519MLKEM768, kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1];
         let mut cipher_suites = default_provider().cipher_suites;
-        // Stable: the provider's order, which is by version and kind of key, is otherwise kept.
+        // The sort is stable, so the provider's order stays within both groups.
         cipher_suites.sort_by_key(|suite| !is_aes_128(suite.suite()));
         Arc::new(CryptoProvider { kx_groups, cipher_suites, ..default_provider() })
     });

@@ -1,9 +1,9 @@
 //! No session outlives the certificate of its client.
 //!
-//! A resumed handshake contains no certificates, and each issues new tickets: without a bound, an
-//! expired certificate would be accepted forever. A ticket holds the expiry of its client's
-//! certificate. After that it resumes nothing, so that the client is asked for a certificate again.
-//! The verifier passes the expiry to the tickets by a [note](super::noted).
+//! A resumed handshake contains no certificates, and each handshake issues new tickets. Without a
+//! bound, an expired certificate would be accepted forever. A ticket therefore holds the expiry of its
+//! client's certificate. After the expiry, the ticket resumes nothing, and the client is asked for a
+//! certificate again. The verifier passes the expiry to the tickets by a [note](super::noted).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,17 +22,17 @@ use crate::time::clock::Clock;
 /// Bytes of an expiry in a ticket.
 const EXPIRY_LENGTH: usize = size_of::<i64>();
 
-/// A verifier that notes until when a client's certificates last.
+/// Wraps a verifier so that it notes the expiry of a client's certificates.
 pub(super) fn verifier(inner: Arc<dyn ClientCertVerifier>) -> Arc<dyn ClientCertVerifier> {
     Arc::new(Verifier { inner })
 }
 
-/// Tickets that resume nothing after that time.
+/// Wraps a ticketer so that its tickets resume nothing after the noted expiry.
 pub(super) fn tickets(clock: Clock, inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets> {
     Arc::new(ExpiringTickets { clock, inner })
 }
 
-/// The time at which certificates of clients are judged.
+/// The clock by which the expiry of client certificates is checked.
 #[derive(Debug)]
 pub(super) struct CertificateClock(pub(super) Clock);
 
@@ -95,7 +95,8 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
-/// One that cannot be read lets nothing be resumed.
+/// The expiry of a certificate. For a certificate that cannot be parsed it lies in the past, so that
+/// its session is never resumed.
 fn not_after(certificate: &CertificateDer<'_>) -> i64 {
     let read = X509Certificate::from_der(certificate);
     read.map_or(i64::MIN, |(_, certificate)| certificate.validity().not_after.timestamp())
@@ -127,7 +128,7 @@ impl ProducesTickets for ExpiringTickets {
         if i64::try_from(self.clock.unix()).ok()? > expiry {
             return None;
         }
-        // A session that is resumed gives tickets that last no longer.
+        // The new tickets of a resumed session have the same expiry.
         note_expiry(expiry);
         plain.drain(..EXPIRY_LENGTH);
         Some(plain)

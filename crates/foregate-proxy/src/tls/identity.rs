@@ -15,10 +15,10 @@ const NAMES_LIMIT: usize = 64;
 /// A client's certificate after verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The distinguished name as text, such as `O=Example, CN=alice`; no two names are the same
-    /// text.
+    /// The distinguished name as text, such as `O=Example, CN=alice`. Different names have different
+    /// texts.
     pub subject: String,
-    /// The subject's alternative names, in the certificate's order, at most 64.
+    /// The subject's alternative names, at most 64, in the certificate's order.
     pub names: Vec<AlternativeName>,
     /// SHA-256 of the DER certificate.
     pub fingerprint: [u8; 32],
@@ -38,7 +38,7 @@ pub enum AlternativeName {
 }
 
 impl ClientIdentity {
-    /// `None`: the certificate is malformed, although it was verified.
+    /// Reads the identity from a certificate. `None` if it is malformed, although it was verified.
     pub(super) fn read(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let alternatives = certificate.subject_alternative_name().ok()?;

@@ -1,4 +1,4 @@
-//! The part of the process that obtains certificates, as the proxy sees it.
+//! The proxy's interface to the part of the process that obtains certificates.
 
 use std::fmt;
 use std::pin::Pin;
@@ -8,17 +8,17 @@ use crate::settings::CertificateFiles;
 
 /// The part of the process that obtains certificates.
 pub trait CertificateKeeper: fmt::Debug + Send + Sync {
-    /// Obtains a certificate for the name of a handshake, or finds the one that is there. `None`: it has none and gets none
-    /// for the time being. The caller limits the time; an order that has begun continues without the caller.
+    /// Obtains a certificate for the host name of a handshake, or finds an existing one. `None` if there is none and
+    /// none can be obtained now. The caller limits the time; an order that has begun continues without the caller.
     fn obtain<'k>(
         &'k self,
         name: &'k str,
     ) -> Pin<Box<dyn Future<Output = Option<CertificateFiles>> + Send + 'k>>;
 
-    /// The state of each certificate that it keeps, by name.
+    /// The state of each kept certificate, sorted by name.
     fn reports(&self) -> Vec<CertificateReport>;
 
-    /// Counts since the start.
+    /// The keeper's counts since the start of the process.
     fn counts(&self) -> KeeperCounts;
 }
 
@@ -35,7 +35,7 @@ pub struct CertificateReport {
     pub not_after: i64,
     /// The time of the next attempt to renew it, seconds since 1970.
     pub next_attempt: i64,
-    /// Attempts that have failed since the last one that succeeded.
+    /// The number of failed attempts since the last successful one.
     pub failures: u32,
     /// The failure of the last attempt, and the remedy.
     pub error: Option<String>,

@@ -1,8 +1,8 @@
 //! Measurements, run by hand: `cargo test --release -p foregate-proxy --lib -- --ignored
 //! --nocapture --test-threads 1 tls::measure`.
 //!
-//! Times are those of the server's steps alone, the least of several rounds: other work on the
-//! machine only adds.
+//! A time covers the server's steps alone, and is the shortest of several rounds, because other work
+//! on the machine can only lengthen it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use super::*;
 const ROUNDS: usize = 8;
 const HANDSHAKES: u32 = 200;
 
-/// One handshake; returns the time that the server took, and whether it resumed.
+/// Performs one handshake. Returns the server's time, and true if a session was resumed.
 fn handshake(server: &Arc<ServerConfig>, client: &Arc<ClientConfig>) -> (Duration, bool) {
     let mut far = ClientConnection::new(Arc::clone(client), ServerName::try_from("a.test").unwrap()).unwrap();
     let mut spent = Duration::ZERO;
@@ -97,7 +97,7 @@ fn handshakes() {
     let acceptor = acceptor_of(&listen(vec![files]), &[], &CertificateStore::new());
     let config = acceptor.config();
     let config = {
-        // Here the client chooses, to compare the suites.
+        // The client's order decides here, so that the suites can be compared.
         let mut config = ServerConfig::clone(&config);
         config.ignore_client_order = false;
         Arc::new(config)
@@ -129,7 +129,7 @@ fn handshakes() {
     }
 }
 
-/// The cost of reading the ClientHello first: the whole handshake, both ends, in memory.
+/// Measures the cost of reading the ClientHello first, by whole handshakes in memory, both sides included.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn choosing_by_name() {
@@ -157,7 +157,7 @@ async fn choosing_by_name() {
     println!("resumed handshake, both ends: plain {:.1} us, by name {:.1} us", best[0], best[1]);
 }
 
-/// Memory of an idle connection after one request, without its socket and buffers of ours.
+/// Measures the memory of an idle connection after one request, apart from its socket and our buffers.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn memory_of_idle_connections() {
@@ -202,7 +202,7 @@ async fn memory_of_idle_connections() {
             idle.push(tokio::join!(far_end, near_end).1);
         }
         let each = (resident() - before) / CONNECTIONS;
-        // Kept, because freed memory that is reused would not be counted.
+        // All connections are kept: memory that is freed and reused would not be counted.
         kept.push(idle);
         println!("{name}: {each} bytes an idle connection, of them in place {}", size_of_val(&kept[0][0]));
     }

@@ -14,7 +14,7 @@ use crate::time::clock::Clock;
 /// the CN).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CertificateNames {
-    /// Lower case; a wildcard as its suffix, without `*.`.
+    /// The names in lower case. A wildcard is stored in `wildcard`, without its `*.`.
     pub(super) exact: Vec<Box<str>>,
     pub(super) wildcard: Vec<Box<str>>,
     addresses: Vec<IpAddr>,
@@ -23,7 +23,7 @@ pub(super) struct CertificateNames {
 }
 
 impl CertificateNames {
-    /// `None`: the certificate is malformed.
+    /// Reads the names of a certificate. `None` if it is malformed.
     pub(super) fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let mut names = Self { not_after: certificate.validity().not_after.timestamp(), ..Self::default() };
@@ -44,12 +44,12 @@ impl CertificateNames {
         Some(names)
     }
 
-    /// The addresses among them.
+    /// The addresses among the names.
     pub(super) fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
 
-    /// All of them as texts.
+    /// All names and addresses as text.
     pub(super) fn shown(&self) -> Vec<String> {
         let exact = self.exact.iter().map(ToString::to_string);
         let wildcards = self.wildcard.iter().map(|suffix| format!("*.{suffix}"));
@@ -84,8 +84,8 @@ pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// The name that a client asks for, empty where it names none. A dot at its end must not be there
-/// (RFC 6066, section 3), and would mean the same.
+/// The host name that a client asks for; empty if it names none. A dot at the end is forbidden (RFC
+/// 6066, section 3), but would not change the meaning, so it is dropped.
 pub(super) fn asked_name(sni: Option<&str>) -> &str {
     let name = sni.unwrap_or_default();
     name.strip_suffix('.').unwrap_or(name)
@@ -125,7 +125,7 @@ impl<T> HostMap<T> {
         !self.wildcard.is_empty() || self.any.is_some()
     }
 
-    /// Adds a value; the first one of a pattern stays.
+    /// Adds a value, unless the pattern has one already.
     pub(super) fn insert(&mut self, pattern: &str, value: T) {
         if pattern == "*" {
             self.any.get_or_insert(value);
@@ -136,7 +136,8 @@ impl<T> HostMap<T> {
         }
     }
 
-    /// The value for a host: of its exact name, else of the longest wildcard, else of `*`.
+    /// The value for a host: the value of its exact name, else of the longest matching wildcard, else of
+    /// `*`.
     pub(super) fn find(&self, host: &[u8]) -> Option<&T> {
         self.exact(host).or_else(|| self.wildcard(host)).or(self.any.as_ref())
     }
@@ -153,7 +154,7 @@ impl<T> HostMap<T> {
         std::iter::successors(parent(host), |host| parent(host)).find_map(|suffix| self.wildcard.get(suffix))
     }
 
-    /// The value of a wildcard certificate that has `host` one label below its name.
+    /// The value of the wildcard that lies exactly one label above `host`, as wildcard certificates match.
     pub(super) fn near_wildcard(&self, host: &[u8]) -> Option<&T> {
         if self.wildcard.is_empty() {
             return None;
@@ -166,7 +167,7 @@ impl<T> HostMap<T> {
         self.any.as_ref()
     }
 
-    /// The value of exactly this pattern, which is created if there is none.
+    /// The value of exactly this pattern. It is created if the pattern has none.
     pub(super) fn entry(&mut self, pattern: &str) -> &mut T
     where
         T: Default,

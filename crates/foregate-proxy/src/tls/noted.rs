@@ -1,8 +1,8 @@
 //! Notes on a handshake while it is performed.
 //!
-//! `rustls` calls resolvers of certificates, verifiers and ticketers without telling them the
-//! handshake; all handshakes of a policy share them. So the notes of a handshake travel with its
-//! task.
+//! All handshakes of a policy share their certificate resolver, verifier and ticketer, and `rustls`
+//! does not tell these which handshake calls them. The notes of a handshake are therefore stored in
+//! its task.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -14,16 +14,16 @@ tokio::task_local! {
 }
 
 struct HandshakeNotes {
-    /// The address that the client has connected to, where it is known.
+    /// The address that the client has connected to, if known.
     local: Option<IpAddr>,
-    /// Until when the certificates of the client last, seconds since 1970; without any, forever.
+    /// The expiry of the client's certificates, seconds since 1970; `i64::MAX` if it has none.
     expiry: Cell<i64>,
-    /// The certificate that was chosen for it last.
+    /// The certificate that was last chosen for the handshake.
     served: Cell<Option<ServedCertificate>>,
 }
 
-/// Performs a handshake, whole, and says which certificate the client got. `local` is the address that the
-/// client has connected to.
+/// Performs a whole handshake, and also returns the certificate that the client got. `local` is the address that
+/// the client has connected to.
 pub(super) async fn noting<T>(
     local: Option<IpAddr>,
     handshake: impl Future<Output = T>,
@@ -36,13 +36,13 @@ pub(super) async fn noting<T>(
     NOTED.scope(noted, whole).await
 }
 
-/// Notes until when the client's certificates last, seconds since 1970. Outside of a handshake
-/// nothing is noted.
+/// Notes the expiry of the client's certificates, seconds since 1970. Does nothing outside of a
+/// handshake.
 pub(super) fn note_expiry(seconds: i64) {
     let _ = NOTED.try_with(|noted| noted.expiry.set(seconds));
 }
 
-/// The note; `None` outside of a handshake.
+/// The noted expiry; `None` outside of a handshake.
 pub(super) fn expiry() -> Option<i64> {
     NOTED.try_with(|noted| noted.expiry.get()).ok()
 }

@@ -1,8 +1,8 @@
 //! PEM files (RFC 7468): blocks of Base64 between `-----BEGIN X-----` and `-----END X-----`, with
 //! text around them.
 //!
-//! Read like OpenSSL reads them, or refused with the line at fault: a block that is silently left
-//! out would be missed only by clients.
+//! A file is read like OpenSSL reads it, or refused with the line at fault. No block is left out
+//! silently, because only clients would notice that a certificate is missing.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub(super) struct PemBlock<'f> {
     pub line: usize,
     /// The text after `BEGIN`, such as `CERTIFICATE`.
     pub label: &'f str,
-    /// Header fields before the content mark it as encrypted (RFC 1421, section 4.6).
+    /// True if header fields before the content mark it as encrypted (RFC 1421, section 4.6).
     pub encrypted: bool,
     /// Its content.
     pub content: Vec<u8>,
@@ -27,21 +27,21 @@ pub(super) struct PemBlock<'f> {
 pub(super) enum PemFault {
     /// The file is empty.
     Empty,
-    /// There are no blocks; with the beginning of the file.
+    /// There are no blocks. The value tells how the file begins.
     NoBlocks(Beginning),
-    /// A line with dashes is not a boundary, although it looks like one.
+    /// A line looks like a boundary, but is not a valid one.
     Boundary(usize),
-    /// A block ends that has not begun, or under another name.
+    /// The end of a block is on this line, but no block has begun, or one with another label.
     End(usize),
-    /// A block that has begun here does not end.
+    /// The block that begins on this line does not end.
     Unended(usize),
     /// A line is not Base64.
     Base64(usize),
-    /// The content of a block that has begun here is cut off.
+    /// The content of the block that begins on this line is cut off.
     Cut(usize),
 }
 
-/// How a file begins that has no blocks.
+/// The likely format of a file without blocks, by its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
     /// Like DER.
@@ -76,7 +76,7 @@ impl fmt::Display for PemFault {
 }
 
 impl PemFault {
-    /// How to fix it; `kind` is `x509` or `pkey`.
+    /// How to fix the file. `is_key` is true if it should contain a private key, false for certificates.
     pub(super) fn fix(self, is_key: bool) -> &'static str {
         match self {
             Self::NoBlocks(Beginning::Der) if is_key => {
@@ -112,8 +112,7 @@ pub(super) fn blocks(file: &[u8]) -> Result<Vec<PemBlock<'_>>, PemFault> {
     let mut blocks = Vec::new();
     let mut open: Option<OpenBlock<'_>> = None;
     for (number, line) in lines(text) {
-        // Files that were put together without a line break between them have two boundaries on one
-        // line.
+        // If files were joined without a line break between them, two boundaries are on one line.
         for line in parts(line.trim_ascii_end()) {
             match (boundary(line), &mut open) {
                 (Some(Boundary::Begin(label)), None) => open = Some(OpenBlock::new(number, label)),
@@ -140,7 +139,7 @@ struct OpenBlock<'f> {
     line: usize,
     label: &'f str,
     encrypted: bool,
-    /// A field of its head continues on lines that begin with a space.
+    /// True within the header fields: a field continues on lines that begin with a space.
     in_head: bool,
     digits: Vec<u8>,
 }
@@ -169,7 +168,7 @@ impl<'f> OpenBlock<'f> {
     }
 
     fn close(self) -> Result<PemBlock<'f>, PemFault> {
-        // Encrypted content cannot be used.
+        // Encrypted content cannot be used, so it is not decoded.
         let content = match self.encrypted {
             true => Vec::new(),
             false => STANDARD.decode(self.digits).map_err(|_| PemFault::Cut(self.line))?,
@@ -194,7 +193,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-/// A line, or the two that it would be had it been broken between an end and a begin.
+/// The line itself, or two parts if an END boundary is followed by a BEGIN boundary on the same line.
 fn parts(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     const BETWEEN: &[u8] = b"----------BEGIN ";
     let at = if line.starts_with(b"-----END ") {
@@ -215,8 +214,8 @@ fn boundary(line: &[u8]) -> Option<Boundary<'_>> {
     line.strip_prefix("END ").filter(|label| is_label(label)).map(Boundary::End)
 }
 
-/// Returns true if a line was probably meant as a boundary: too few dashes, spaces before it, text
-/// around it.
+/// Returns true if a line was probably meant as a boundary, but has too few dashes, spaces before it, or
+/// text around it.
 fn is_nearly_boundary(line: &[u8]) -> bool {
     [&b"-BEGIN "[..], b"-END ", b"--BEGIN", b"--END"]
         .iter()
@@ -226,7 +225,7 @@ fn is_nearly_boundary(line: &[u8]) -> bool {
 fn beginning(file: &[u8]) -> Beginning {
     match file {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Beginning::Utf16,
-        // The version of a PFX is 3 (RFC 7292, section 4).
+        // A PKCS#12 file begins with the version 3 (RFC 7292, section 4).
         [0x30, 0x82, _, _, 2, 1, 3, ..] | [0x30, 0x80, 2, 1, 3, ..] => Beginning::Pkcs12,
         [0x30, 0x80..=0x84, ..] => Beginning::Der,
         [0x30, length, ..] if usize::from(*length) + 2 == file.len() => Beginning::Der,

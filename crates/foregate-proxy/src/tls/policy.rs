@@ -11,9 +11,10 @@ use super::crypto::{provider, sha256};
 use super::store::{TlsError, read_authority_certificates};
 use crate::settings::{ClientCertificates, TlsPolicy, TlsVersion};
 
-/// Identifies the policy that a handshake satisfied. Equal across listeners and reloads when the
-/// policy, the authorities that it trusts and, with client certificates, the site that asks for
-/// them are the same. Comparing two of one configuration costs a comparison of pointers.
+/// Identifies the policy that a handshake satisfied. Two identifiers, even of different listeners or
+/// loads of the configuration, are equal if the policy and its trusted authorities are equal and, with
+/// client certificates, the same site asks for them. Within one configuration, equal identifiers share
+/// a pointer, so comparing them is cheap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PolicyId(Arc<Key>);
 
@@ -22,8 +23,8 @@ struct Key {
     policy: TlsPolicy,
     /// SHA-256 of the authorities' certificates.
     authorities: Option<[u8; 32]>,
-    /// The site, where clients' certificates are asked for: an identity that one site has asked for
-    /// is nothing that another one may build on.
+    /// The site, if it asks for client certificates: no other site may rely on the identities that it
+    /// gets.
     site: Option<Arc<str>>,
 }
 
@@ -35,8 +36,8 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Reads the authorities; `site` is the first host of the site that asks for clients'
-    /// certificates, `None` where a listener does.
+    /// Reads the authorities. `site` is the first host of the site that asks for client certificates, or
+    /// `None` if a listener does.
     pub(super) fn load(policy: &TlsPolicy, site: Option<&Arc<str>>) -> Result<Self, TlsError> {
         let (verifier, authorities): (Arc<dyn ClientCertVerifier>, _) = match &policy.client_certificates {
             None => (Arc::new(NoClientAuth), None),

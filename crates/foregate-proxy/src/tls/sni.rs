@@ -13,21 +13,21 @@ use super::names::{CertificateNames, HostMap, asked_name};
 use super::noted::{local, note_served};
 use super::store::Certificate;
 
-/// The certificates of one listener, its own and those of the sites.
+/// The certificates that one listener serves: its own, and those of sites.
 #[derive(Debug)]
 pub(super) struct CertificateTable {
     listener: Vec<Arc<Certificate>>,
     sites: Vec<SiteCertificates>,
     index: ArcSwap<Index>,
-    /// By name, those that were obtained in handshakes; at most [`DEMANDED_MOST`].
+    /// The certificates that were obtained in handshakes, by name; at most [`DEMANDED_MOST`].
     demanded: RwLock<HashMap<Box<str>, Arc<Certificate>>>,
 }
 
-/// The most certificates from handshakes that are held at the same time. Beyond it, one is dropped:
-/// it is read from its file again when a client asks for it.
+/// The most certificates from handshakes in memory. Beyond this, one is dropped for each new one, and
+/// read from its file again when a client asks for it.
 const DEMANDED_MOST: usize = 10_000;
 
-/// Adds a certificate unless it is among them.
+/// Adds a certificate, unless it is among the candidates already.
 fn add(candidates: &mut Candidates, certificate: &Arc<Certificate>) {
     if !candidates.iter().any(|known| Arc::ptr_eq(known, certificate)) {
         candidates.push(Arc::clone(certificate));
@@ -45,14 +45,14 @@ pub(super) struct SiteCertificates {
 /// used.
 type Candidates = Vec<Arc<Certificate>>;
 
-/// By host; built again when a certificate's names change.
+/// The certificates by host. It is rebuilt when the names in a certificate change.
 #[derive(Debug, Default)]
 struct Index {
-    /// By the hosts of sites with certificates of their own.
+    /// The certificates of sites that have their own, by the site's hosts.
     sites: HostMap<Candidates>,
-    /// By the names in all certificates.
+    /// All certificates, by the names that they contain.
     names: HostMap<Candidates>,
-    /// By the addresses in all certificates, for clients that name no host.
+    /// All certificates, by the addresses that they contain, for clients that name no host.
     addresses: HashMap<IpAddr, Candidates>,
 }
 
@@ -83,7 +83,7 @@ impl CertificateTable {
         self.index.store(Arc::new(index));
     }
 
-    /// Returns true if some certificate is there for just this name, or for a wildcard above it.
+    /// Returns true if there is a certificate for exactly this name or for a wildcard above it.
     pub(super) fn knows(&self, name: &str) -> bool {
         let host = name.as_bytes();
         let index = self.index.load();
@@ -106,8 +106,8 @@ impl CertificateTable {
         self.demanded.read().get(name).cloned()
     }
 
-    /// Returns true if the client's certificate may also serve `host`: it contains that name, or it
-    /// is of the files in the site of `host`.
+    /// Returns true if the served certificate may also serve `host`: it contains that name, or it is one
+    /// of the certificates of the site of `host`.
     pub(super) fn covers(&self, served: &ServedCertificate, host: &[u8]) -> bool {
         let is_served = |own: &Arc<Certificate>| std::ptr::eq(Arc::as_ptr(own), served.certificate.as_ptr());
         served.names.cover(host)
@@ -118,12 +118,12 @@ impl CertificateTable {
 /// The certificate that a client got.
 #[derive(Debug, Clone)]
 pub(super) struct ServedCertificate {
-    /// The files may hold another certificate by now.
+    /// The entry of the certificate's files, which may hold another certificate by now.
     certificate: Weak<Certificate>,
     names: Arc<CertificateNames>,
 }
 
-/// The certificate's key, as it is now.
+/// The current key of the chosen certificate, which is noted as served.
 fn choose(certificate: &Arc<Certificate>) -> Arc<CertifiedKey> {
     let current = certificate.current();
     let served =

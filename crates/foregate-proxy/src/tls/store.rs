@@ -26,14 +26,15 @@ use crate::settings::CertificateFiles;
 use crate::time::clock::Clock;
 use crate::watch::FolderWatch;
 
-/// Bytes of a PEM file. Beyond, it is refused: no chain, key or list of authorities is that large.
+/// The most bytes of a PEM file; a larger file is refused. No chain, key or list of authorities is that
+/// large.
 const PEM_LIMIT: u64 = 4 * 1024 * 1024;
 
 /// A file that cannot be used, with advice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}; {fix}", self.file_shown())]
 pub struct TlsError {
-    /// The file at fault; empty where none is.
+    /// The file at fault; empty if no file is.
     pub file: PathBuf,
     /// The error.
     pub problem: String,
@@ -50,7 +51,7 @@ impl TlsError {
         Self::new(file, format!("line {}: {problem}", block.line), fix)
     }
 
-    /// The file, if one is at fault, with the text between it and the problem.
+    /// The start of a message: the file at fault and a separator; empty if no file is at fault.
     pub fn file_shown(&self) -> String {
         if self.file.as_os_str().is_empty() { String::new() } else { format!("{}: ", self.file.display()) }
     }
@@ -59,9 +60,9 @@ impl TlsError {
 /// The facts about a certificate.
 #[derive(Debug)]
 pub struct CertificateFacts {
-    /// The names and addresses that it carries: lower case, wildcards with their `*.`.
+    /// The names and addresses in the certificate, in lower case, wildcards with their `*.`.
     pub names: Vec<String>,
-    /// Clients refuse the certificate for its age.
+    /// True if the certificate has expired.
     pub expired: bool,
 }
 
@@ -75,8 +76,8 @@ pub fn check_certificate(files: &CertificateFiles) -> Result<CertificateFacts, T
     Ok(CertificateFacts { names: names.shown(), expired: names.expired(Clock::default()) })
 }
 
-/// The certificates of the process, each read once however many listeners and sites use it. A clone
-/// shares them.
+/// The certificates of the process. Each is read once, no matter how many listeners and sites use it. A
+/// clone shares them.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateStore {
     shared: Arc<StoreShared>,
@@ -123,9 +124,9 @@ impl CertificateStore {
         self.shared.keeper.get()
     }
 
-    /// Starts the thread that watches the files of this store, `foregate-certs`. Without it, files
-    /// are only looked at by [`Self::check`] and [`Self::load`]. If the thread or the kernel's
-    /// notification is not available, this is logged, and the store works without it.
+    /// Starts a thread, `foregate-certs`, that watches the files of this store. Without the thread, only
+    /// [`Self::check`] and [`Self::load`] look at the files. If the thread or the kernel's notification
+    /// is not available, this is logged, and the store works without it.
     pub fn watch(&self) {
         let mut watch = self.shared.watch.lock();
         if watch.is_some() {
@@ -180,7 +181,7 @@ impl CertificateStore {
         self.shared.check()
     }
 
-    /// When each certificate in use expires, the first one first.
+    /// The expiry of each certificate in use, the earliest first.
     pub fn expiries(&self) -> Vec<CertificateExpiry> {
         let live: Vec<_> = self.shared.certificates.lock().values().filter_map(Weak::upgrade).collect();
         let expiry = |certificate: &Arc<Certificate>| CertificateExpiry {
@@ -194,7 +195,7 @@ impl CertificateStore {
         expiries
     }
 
-    /// Has `table` follow the names of its certificates.
+    /// Registers `table`: it is rebuilt when the names in its certificates change.
     pub(super) fn follow(&self, table: &Arc<CertificateTable>) {
         let mut tables = self.shared.tables.lock();
         tables.retain(|table| table.strong_count() > 0);
@@ -207,7 +208,7 @@ impl CertificateStore {
         self.shared.tickets.keys()
     }
 
-    /// Goes on with the ticket keys of another process. Other bytes are ignored.
+    /// Continues with the ticket keys of another process. Invalid bytes are ignored.
     pub fn take_ticket_keys(&self, keys: &[u8]) {
         self.shared.tickets.take_keys(keys);
     }
@@ -244,13 +245,13 @@ impl StoreShared {
     }
 }
 
-/// A certificate chain with its key, which changes with its files.
+/// A certificate chain with its key. Both are replaced when their files change.
 #[derive(Debug)]
 pub struct Certificate {
     clock: Clock,
     files: CertificateFiles,
     current: ArcSwap<LoadedPair>,
-    /// The stamps of the files when they were last read, successfully or not.
+    /// The stamps of the files at the last attempt to read them, successful or not.
     seen: Mutex<PairStamps>,
 }
 
@@ -265,7 +266,7 @@ type PairStamps = (Option<CertificateStamp>, Option<CertificateStamp>);
 impl Certificate {
     fn read(files: &CertificateFiles, clock: Clock) -> Result<Self, TlsError> {
         let seen = stamps(files);
-        // Expiry is reported with the configuration that names it.
+        // An expired certificate is not refused here: the check of the configuration reports it.
         let loaded = LoadedPair::read(files)?;
         let current = ArcSwap::from_pointee(loaded);
         Ok(Self { clock, files: files.clone(), current, seen: Mutex::new(seen) })
@@ -280,15 +281,16 @@ impl Certificate {
         &self.files
     }
 
-    /// Reads the files if they changed since they were last looked at; `true` when they were
-    /// replaced.
+    /// Reads the files if they have changed since the last look at them. Returns true if the certificate
+    /// was replaced.
     fn refresh(&self) -> Result<bool, TlsError> {
         let mut seen = self.seen.lock();
         let now = stamps(&self.files);
         if *seen == now {
             return Ok(false);
         }
-        // Recorded before reading, so that a broken pair is reported once, not at every check.
+        // The stamps are recorded before the files are read, so that a broken pair is reported once, not
+        // at every check.
         *seen = now;
         let loaded = LoadedPair::read(&self.files)?;
         if loaded.names.expired(self.clock) {
@@ -312,8 +314,8 @@ impl LoadedPair {
         })?;
         let key = CertifiedKey::new(chain, signer);
         match key.keys_match() {
-            // Some signers do not reveal their public key; a mismatch then fails the first
-            // handshake.
+            // Some signers do not reveal their public key, so it cannot be compared. A wrong key then
+            // shows at the first handshake.
             Ok(()) | Err(RustlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(_) => {
                 let problem = format!(
@@ -342,7 +344,7 @@ const DECRYPT_FIX: &str =
 /// skipped.
 pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = |file: &Path, block: &PemBlock<'_>| {
-        // OpenSSL's own kind of block has its notes on trust after the certificate.
+        // A `TRUSTED CERTIFICATE` of OpenSSL has trust settings after the certificate. They are cut off.
         let parsed = X509Certificate::from_der(&block.content);
         let (rest, _) =
             parsed.map_err(|_| TlsError::of_block(file, block, "this is no certificate", CHAIN_FIX))?;
@@ -357,7 +359,7 @@ pub(super) fn read_authority_certificates(
     file: &Path,
 ) -> Result<Vec<(usize, CertificateDer<'static>)>, TlsError> {
     read_certificates(file, |file, block| match block.label {
-        // They may say that an authority is trusted for something else, or not at all.
+        // The block's trust settings are not read, and they may say that the authority is not to be trusted.
         "TRUSTED CERTIFICATE" => Err(TlsError::of_block(
             file,
             block,

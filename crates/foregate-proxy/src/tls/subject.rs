@@ -6,7 +6,7 @@ use x509_parser::asn1_rs::{Any, BmpString, Tag, ToDer as _};
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::x509::X509Name;
 
-/// Writes a name in the form of RFC 4514, but in the certificate's own order, with a space after
+/// The text of a name in the form of RFC 4514, but in the certificate's order, and with a space after
 /// each comma and around each plus: `O=Example, CN=alice`. Different names have different texts.
 pub(super) fn text(name: &X509Name<'_>) -> String {
     let mut out = String::new();
@@ -28,7 +28,8 @@ pub(super) fn text(name: &X509Name<'_>) -> String {
     out
 }
 
-/// A value that is no text appears as its encoding in hexadecimal digits (RFC 4514, section 2.4).
+/// Appends a value. A value that is not text is written as `#` and its encoding in hexadecimal digits
+/// (RFC 4514, section 2.4).
 fn push_value(out: &mut String, value: &Any<'_>) {
     let text = match value.tag() {
         Tag::NumericString
@@ -79,7 +80,7 @@ fn attributes(subject: &str) -> Vec<&str> {
             escaped = false;
             continue;
         }
-        // In values, both have a backslash before them.
+        // Within values, commas and pluses are escaped by a backslash.
         let around = match letter {
             ',' => (0, 2),
             '+' => (1, 2),
@@ -128,7 +129,7 @@ pub fn common_name(subject: &str) -> Option<String> {
     }
     while let Some(letter) = letters.next() {
         match letter {
-            // Digits after a backslash are a control character.
+            // A backslash before hexadecimal digits encodes a control character.
             '\\' => plain.push(letters.next().filter(|next| !next.is_ascii_hexdigit())?),
             _ => plain.push(letter),
         }

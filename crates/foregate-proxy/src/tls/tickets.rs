@@ -16,13 +16,14 @@ use rustls::server::ProducesTickets;
 use super::policy::PolicyId;
 use crate::time::clock::Clock;
 
-/// Seconds that a secret encrypts. It decrypts for as long again.
+/// The time in seconds for which a secret encrypts tickets. After that, it decrypts them for the same
+/// time again.
 const SPAN: u64 = 6 * 3600;
 /// Bytes of a secret.
 const SECRET: usize = 32;
 /// Bytes of the number of a span.
 const NUMBER: usize = 8;
-/// A secret that is older than this many spans is not advanced to the present.
+/// The greatest age of a secret, in spans, from which it is still advanced to the present span.
 const SPANS_MOST: u64 = 10_000;
 
 /// The secrets of two spans.
@@ -30,7 +31,7 @@ const SPANS_MOST: u64 = 10_000;
 struct Secrets {
     span: u64,
     present: [u8; SECRET],
-    /// That of the span before.
+    /// The secret of the previous span.
     former: [u8; SECRET],
 }
 
@@ -92,8 +93,8 @@ impl TicketStore {
         Self { clock, ..Self::default() }
     }
 
-    /// The tickets of a policy; `None` where the system gives no random bytes, then sessions are
-    /// not resumed.
+    /// The tickets of a policy. `None` if the system provides no random bytes; sessions are then not
+    /// resumed.
     pub(super) fn of(&self, policy: &PolicyId) -> Option<Arc<dyn ProducesTickets>> {
         let mut policies = self.policies.lock();
         if let Some(known) = policies.get(policy).and_then(Weak::upgrade) {
@@ -127,7 +128,7 @@ impl TicketStore {
     }
 }
 
-/// The secrets of this span, which are made if there are none.
+/// The secrets of this span. They are generated if there are none.
 fn present(secrets: &Mutex<Option<Secrets>>, span: u64) -> Option<Secrets> {
     let mut secrets = secrets.lock();
     let known = secrets.as_mut().filter(|known| span.saturating_sub(known.span) < SPANS_MOST);

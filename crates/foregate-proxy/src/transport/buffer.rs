@@ -11,7 +11,7 @@ use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
 use crate::limits::pressure::{self, Charge};
 use crate::shelf::Shelf;
 
-/// Buffers of each size that a thread keeps for reuse; more go back to the allocator.
+/// The most buffers of each size that a thread keeps for reuse. Further ones go back to the allocator.
 const KEPT_PER_THREAD: usize = 32;
 
 thread_local! {
@@ -51,7 +51,7 @@ fn take(size: usize) -> Vec<u8> {
 
 fn give(mut bytes: Vec<u8>) {
     bytes.clear();
-    // The thread may be ending, in which case the memory just goes.
+    // If the thread is ending, its pool is gone, and the memory is simply freed.
     let _ = POOL.try_with(|pool| {
         if let Some(shelf) = pool.shelf(bytes.capacity()) {
             shelf.give(bytes);
@@ -59,14 +59,14 @@ fn give(mut bytes: Vec<u8>) {
     });
 }
 
-/// Bytes that wait to be used, in the order in which they came.
+/// A buffer of unread bytes, in the order in which they arrived.
 #[derive(Debug)]
 pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
-    /// The room for the next read into an empty buffer.
+    /// The bytes to allocate for the next read into an empty buffer.
     next: usize,
-    /// Its counted memory: appending may grow it, which is counted with the next change.
+    /// The accounted memory. Growth by appending is accounted at the next change.
     charge: Charge,
 }
 
@@ -76,7 +76,7 @@ impl Buffer {
         Self { bytes: Vec::new(), start: 0, next: FIRST, charge: Charge::new() }
     }
 
-    /// The bytes that wait.
+    /// The unread bytes.
     pub fn unread(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
@@ -86,23 +86,23 @@ impl Buffer {
         self.bytes.len() - self.start
     }
 
-    /// Returns true if no bytes wait.
+    /// Returns true if there are no unread bytes.
     pub fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
 
-    /// Bytes of memory that it holds.
+    /// The bytes of memory that the buffer holds.
     pub fn held(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Counts the memory, after many bytes were appended to [`Self::tail`].
+    /// Accounts the memory. Call it after many bytes were appended to [`Self::tail`].
     #[inline]
     pub fn count(&mut self) {
         self.charge.set(self.bytes.capacity());
     }
 
-    /// Drops the first `count` of the bytes that wait.
+    /// Drops the first `count` unread bytes.
     pub fn consume(&mut self, count: usize) {
         self.count();
         self.start = (self.start + count).min(self.bytes.len());
@@ -126,14 +126,14 @@ impl Buffer {
         &mut self.bytes
     }
 
-    /// Appends bytes, in the memory of a larger buffer where they would not fit.
+    /// Appends bytes. If they do not fit, the contents move to a larger buffer.
     pub fn append(&mut self, bytes: &[u8]) {
         self.room_for(bytes.len()).extend_from_slice(bytes);
         self.count();
     }
 
-    /// Where to append about this many bytes, in the memory of a larger buffer where they would not
-    /// fit. [`Self::count`] is to follow.
+    /// The vector to which about this many bytes can be appended. If they would not fit, the contents
+    /// move to a larger buffer first. The caller must call [`Self::count`] afterwards.
     pub fn room_for(&mut self, bytes: usize) -> &mut Vec<u8> {
         if self.next == LARGE && self.bytes.capacity() == 0 {
             self.bytes = take(LARGE);
@@ -143,13 +143,13 @@ impl Buffer {
             let mut larger = take(LARGE);
             larger.extend_from_slice(tail);
             give(std::mem::replace(tail, larger));
-            // A peer that has filled a small one will do so again.
+            // A peer that has filled a small buffer will probably do so again.
             self.next = LARGE;
         }
         &mut self.bytes
     }
 
-    /// Gives the memory back unless bytes wait in it.
+    /// Gives the memory back, unless it holds unread bytes.
     pub fn release(&mut self) {
         if self.is_empty() && self.bytes.capacity() != 0 {
             give(std::mem::take(&mut self.bytes));
@@ -158,12 +158,12 @@ impl Buffer {
         }
     }
 
-    /// Starts with little again, where something new begins.
+    /// Makes the next read start with a small buffer again, for a new message.
     pub fn start_small(&mut self) {
         self.next = FIRST;
     }
 
-    /// The bytes that wait, leaving an empty buffer behind.
+    /// Takes the unread bytes out, and leaves an empty buffer behind.
     pub fn take_unread(&mut self) -> Vec<u8> {
         let unread = self.unread().to_vec();
         self.consume(unread.len());
@@ -171,10 +171,10 @@ impl Buffer {
         unread
     }
 
-    /// Reads once from `stream`, holding at most `limit` bytes that wait. `Ok(0)` is the end of the
-    /// stream.
+    /// Reads once from `stream`. The buffer then has at most `limit` unread bytes. `Ok(0)` is the end of
+    /// the stream.
     ///
-    /// Callers never ask for more while `limit` bytes wait; if they do, that is an error of kind
+    /// Callers must not call this while the buffer has `limit` unread bytes: that is an error of kind
     /// `OutOfMemory`.
     pub fn poll_fill(
         &mut self,
@@ -191,7 +191,7 @@ impl Buffer {
             self.make_room(limit)?;
             let spare = self.bytes.capacity() - self.bytes.len();
             match stream.poll_receive(cx, &mut self.bytes) {
-                // A peer that fills the buffer has more: fewer, larger reads are cheaper for it.
+                // A peer that fills the buffer probably sends more, and fewer, larger reads are cheaper.
                 Poll::Ready(Ok(Some(count))) if count == spare => {
                     self.next = if self.bytes.capacity() >= SMALL { LARGE } else { SMALL };
                     return Poll::Ready(Ok(count));
@@ -209,7 +209,7 @@ impl Buffer {
 
     fn make_room(&mut self, limit: usize) -> io::Result<()> {
         if self.is_empty() {
-            // A fast peer loses its large buffer when memory gets short.
+            // Under memory pressure, a fast peer loses its large buffer.
             let most = if self.next == FIRST { usize::MAX } else { pressure::largest_buffer() };
             let wanted = self.next.min(most).min(limit.max(FIRST));
             if self.bytes.capacity() < wanted || self.bytes.capacity() > most {

@@ -1,10 +1,10 @@
-//! The frames of an HTTP/2 connection, found in its bytes (RFC 9113, section 4.1). Without I/O.
+//! Finds the frames in the bytes of an HTTP/2 connection (RFC 9113, section 4.1), without I/O.
 
 use h2::Reason;
 
-/// Bytes of the client's preface, before its first frame (RFC 9113, section 3.4).
+/// The length of the client's preface, before its first frame (RFC 9113, section 3.4).
 pub const PREFACE: usize = 24;
-/// Bytes of a frame's header.
+/// The length of a frame's header.
 pub const HEADER: usize = 9;
 
 /// Types of frames (RFC 9113, section 6).
@@ -40,7 +40,7 @@ pub fn written(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A frame's header, and as much of its payload as was wanted.
+/// A frame's header, and the start of its payload as far as the caller wanted it.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame {
     /// Bytes of its payload.
@@ -73,7 +73,7 @@ impl Frame {
         self.flags & flag != 0
     }
 
-    /// Bytes of a DATA frame without its padding.
+    /// The length of a DATA frame's content, without the padding.
     pub fn content(&self) -> usize {
         if self.has(flag::PADDED) {
             self.length.saturating_sub(1 + usize::from(self.payload[0]))
@@ -114,12 +114,13 @@ impl FrameState {
 }
 
 impl Frames {
-    /// Starts after this many bytes that belong to no frame.
+    /// A reader whose first `skipped` bytes belong to no frame.
     pub fn after(skipped: usize) -> Self {
         Self { state: FrameState::Skip(skipped) }
     }
 
-    /// Takes bytes up to the next frame with a complete header and wanted payload.
+    /// Consumes `bytes` up to the next frame, and returns it. `wanted` gives the number of payload bytes
+    /// that the caller needs with the header. `None` if `bytes` end before that.
     pub fn next(&mut self, bytes: &mut &[u8], wanted: fn(&Frame) -> usize) -> Option<Frame> {
         loop {
             match &mut self.state {
@@ -159,7 +160,7 @@ impl Frames {
     }
 }
 
-/// Moves as many bytes as there are, or as there is room for.
+/// Moves bytes until `room` is full or `bytes` is empty. Returns their number.
 fn fill(room: &mut [u8], bytes: &mut &[u8]) -> usize {
     let count = room.len().min(bytes.len());
     let (taken, rest) = bytes.split_at(count);

@@ -10,8 +10,8 @@
 //!   counts if the response of its stream is not complete; a RST_STREAM from us counts if its error
 //!   code blames the peer. The peer may send frames late for a stream with an early response: we
 //!   reset such a stream, but count only a frame without progress.
-//! - *CONTINUATION* frames are without progress if a header block has many of them, and its bytes
-//!   have a limit.
+//! - *CONTINUATION* frames beyond the first ones of a header block are frames without progress, and
+//!   the bytes of a header block have a limit.
 
 use std::time::{Duration, Instant};
 
@@ -19,34 +19,34 @@ use h2::Reason;
 
 use crate::settings::Limits;
 
-/// CONTINUATION frames of one header block. Those beyond are frames without progress. With frames
-/// of 16 KiB, 128 KiB need eight.
+/// The number of CONTINUATION frames of one header block that are free. Further ones are frames without
+/// progress. A block of 128 KiB in frames of 16 KiB needs eight.
 const CONTINUATIONS: u32 = 16;
-/// The size of a header block relative to the decoded list: a request that is only a little too
-/// large gets its 431.
+/// The limit of a header block is this factor times the limit of the decoded list. A request that is
+/// only a little too large is therefore still decoded, and gets a 431.
 const BLOCK_FACTOR: usize = 2;
-/// A peer cannot save up more credits than this.
+/// The most credits that a peer can save up.
 const CREDITS_LIMIT: u32 = 4096;
-/// Credits of one request: a window for its stream, and its priority.
+/// Credits of one request. They pay for a window update of its stream, and for its priority.
 const CREDITS_PER_REQUEST: u32 = 2;
-/// Each DATA frame that we send earns this, in addition to a credit for each [`CREDIT_BYTES`]: a
-/// window update for the stream, and one for the connection. A frame that is small only because the
-/// peer opened a small window does not earn it.
+/// Credits of each DATA frame that we send, in addition to a credit for each [`CREDIT_BYTES`]. They pay
+/// for a window update of the stream and one of the connection. A frame that is small only because the
+/// peer opened a small window does not earn them.
 const CREDITS_PER_DATA: u32 = 2;
-/// SETTINGS are as much work as a frame without progress for this many open streams.
+/// SETTINGS cost as much as one more frame without progress for each group of this many open streams.
 const STREAMS_FOR_A_FRAME: usize = 8;
-/// The number of settings that are as much work as a frame without progress.
+/// The number of settings that together cost as much as a frame without progress.
 const SETTINGS_FOR_A_FRAME: usize = 32;
-/// Bytes of DATA that earn a credit: a peer that opens a window of 1 KiB each time it is used up,
-/// and that of the connection, makes progress.
+/// Bytes of DATA that earn a credit. A peer that opens a stream's window by 1 KiB each time, and the
+/// connection's window with it, thus earns the two credits that it spends.
 const CREDIT_BYTES: usize = 512;
 
-/// The excess of a peer.
+/// The limit that a peer has exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
     /// Frames without progress.
     Control,
-    /// Premature resets, in too short a time or in all.
+    /// Premature resets: too many in a short time or in total.
     Resets,
     /// Bytes of one header block.
     Continuation,
@@ -58,7 +58,7 @@ impl From<Flood> for Reason {
     }
 }
 
-/// Follows one connection. Each method returns an error if the peer floods with the recorded frame.
+/// Meters one connection. A method that records a frame returns an error if the peer floods with it.
 #[derive(Debug)]
 pub struct Meter {
     control: TokenBucket,
@@ -68,9 +68,9 @@ pub struct Meter {
     credits: u32,
     /// Bytes of DATA that were sent and have earned nothing yet.
     uncredited: usize,
-    /// SETTINGS and PING that we sent and that were not acknowledged yet.
+    /// The number of our SETTINGS and PING frames that the peer has not acknowledged yet.
     awaited_acks: u32,
-    /// CONTINUATION frames, and bytes, of the header block that comes.
+    /// The number of CONTINUATION frames of the incomplete header block; `block` counts its bytes.
     continuations: u32,
     block: usize,
     block_limit: usize,
@@ -92,7 +92,7 @@ impl Meter {
         }
     }
 
-    /// A stream was opened, by whichever side is the client.
+    /// A stream was opened, by the peer or by us.
     pub fn opened(&mut self) {
         self.earn(CREDITS_PER_REQUEST);
     }
@@ -103,20 +103,20 @@ impl Meter {
         self.sent_all_that_may_be(bytes);
     }
 
-    /// DATA of this many bytes was sent, and the peer's small window allowed no more.
+    /// DATA of this many bytes was sent, which is all that the peer's small window allowed.
     pub fn sent_all_that_may_be(&mut self, bytes: usize) {
         let all = self.uncredited.saturating_add(bytes);
         self.uncredited = all % CREDIT_BYTES;
         self.earn(u32::try_from(all / CREDIT_BYTES).unwrap_or(u32::MAX));
     }
 
-    /// How long the peer should wait before another frame without progress, if less than half of
+    /// The time that the peer should wait before another frame without progress, if less than half of
     /// the burst is left.
     pub fn scarce(&mut self, now: Instant) -> Option<Duration> {
         self.control.scarce(now)
     }
 
-    /// SETTINGS or a PING were sent, which the peer acknowledges.
+    /// We sent SETTINGS or a PING, which the peer must acknowledge.
     pub fn awaits_ack(&mut self) {
         self.awaited_acks = self.awaited_acks.saturating_add(1).min(CREDITS_LIMIT);
     }
@@ -132,10 +132,10 @@ impl Meter {
         }
     }
 
-    /// The peer has sent this many `settings` in one frame, while this many streams are open. None
-    /// of our DATA causes them, so no credit pays for them. Each setting that `resizes` changes the
-    /// window of each open stream, and may let each send a byte (CVE-2019-9511); one frame may hold
-    /// 2,730 of them.
+    /// The peer has sent a frame with this many `settings`, while this many `streams` are open. None of
+    /// our DATA causes SETTINGS, so credits do not pay for them. `resizes` counts the settings that change
+    /// the window of each open stream: each may let every stream send a byte (CVE-2019-9511), and one frame
+    /// may hold 2,730 of them.
     pub fn settings(
         &mut self,
         now: Instant,
@@ -148,7 +148,7 @@ impl Meter {
         self.control.take(frames, now).then_some(()).ok_or(Flood::Control)
     }
 
-    /// A header block begins with this many bytes; whether it `ends` with them.
+    /// A header block begins with this many bytes. `ends` is true if no CONTINUATION follows.
     pub fn block(&mut self, now: Instant, bytes: usize, ends: bool) -> Result<(), Flood> {
         (self.continuations, self.block) = (0, bytes);
         if bytes > self.block_limit {
@@ -157,7 +157,7 @@ impl Meter {
         if bytes == 0 && !ends { self.without_progress(now) } else { Ok(()) }
     }
 
-    /// The block continues with this many bytes.
+    /// The header block continues with this many bytes in a CONTINUATION.
     pub fn continuation(&mut self, now: Instant, bytes: usize) -> Result<(), Flood> {
         self.continuations += 1;
         self.block = self.block.saturating_add(bytes);
@@ -176,8 +176,8 @@ impl Meter {
         self.control.take(1, now).then_some(()).ok_or(Flood::Control)
     }
 
-    /// A stream was reset before its response was complete: by the peer, or by us through its
-    /// fault.
+    /// A stream was reset before its response was complete, either by the peer or by us because of the
+    /// peer's fault.
     pub fn reset(&mut self, now: Instant) -> Result<(), Flood> {
         self.resets_left = self.resets_left.checked_sub(1).ok_or(Flood::Resets)?;
         self.resets.take(1, now).then_some(()).ok_or(Flood::Resets)
@@ -188,7 +188,7 @@ impl Meter {
     }
 }
 
-/// Allows a burst, and after that a rate.
+/// A token bucket: it allows a burst, and after that a rate.
 #[derive(Debug)]
 pub struct TokenBucket {
     /// In thousandths.
@@ -201,13 +201,13 @@ pub struct TokenBucket {
 impl TokenBucket {
     const TOKEN: u64 = 1000;
 
-    /// A full bucket.
+    /// A bucket that is full.
     pub fn new(burst: u32, per_second: u32, now: Instant) -> Self {
         let burst = u64::from(burst) * Self::TOKEN;
         Self { tokens: burst, burst, per_second: u64::from(per_second), filled: now }
     }
 
-    /// How long one token takes to arrive, if less than half of them are left.
+    /// The time until the next token arrives, if the bucket is less than half full.
     fn scarce(&mut self, now: Instant) -> Option<Duration> {
         self.fill(now);
         let millis = Self::TOKEN.checked_div(self.per_second).unwrap_or(Self::TOKEN);
@@ -218,7 +218,7 @@ impl TokenBucket {
         let millis =
             u64::try_from(now.saturating_duration_since(self.filled).as_millis()).unwrap_or(u64::MAX);
         if millis > 0 {
-            // A token is 1,000 thousandths and a second 1,000 ms: the factors cancel out.
+            // A token has 1,000 thousandths, and a second has 1,000 ms, so the factors cancel out.
             self.tokens = self.tokens.saturating_add(millis.saturating_mul(self.per_second)).min(self.burst);
             self.filled = now;
         }

@@ -1,5 +1,5 @@
-//! Bytes of one peer, below HTTP: sockets and TLS, buffers, frames of HTTP/2 and their floods, and
-//! the progress of a peer that reads.
+//! The transport of bytes below HTTP: sockets and TLS, buffers, HTTP/2 frames and floods of them, and the
+//! progress of peers.
 
 pub mod buffer;
 pub mod frames;

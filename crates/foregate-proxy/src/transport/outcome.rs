@@ -20,7 +20,7 @@ pub enum LinkError {
     /// The peer reset the HTTP/2 stream.
     #[error("stream reset: {0}")]
     Reset(h2::Reason),
-    /// More or less body than its head has announced.
+    /// The body is longer or shorter than its head announced.
     #[error("body does not have its announced length")]
     Length,
     /// The peer exceeded a limit of its HTTP/2 connection, or broke the protocol.
@@ -29,13 +29,13 @@ pub enum LinkError {
     /// The temporary file in which the body waits could not be read.
     #[error("temporary file could not be read")]
     File,
-    /// We have ended the HTTP/2 connection, through no fault of the peer's.
+    /// We have ended the HTTP/2 connection, through no fault of the peer.
     #[error("connection cut off")]
     CutOff,
 }
 
 impl LinkError {
-    /// Returns true if the peer has closed its connection, or reset its stream without an error.
+    /// Returns true if the peer has left: it closed its connection, or reset its stream without an error.
     pub fn is_leaving(self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
         match self {
@@ -82,13 +82,13 @@ impl From<h2::Reason> for LinkError {
 /// The result of receiving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveOutcome {
-    /// [`Link::data`](crate::link::Link::data) has some of the body.
+    /// [`Link::data`](crate::link::Link::data) has received some of the body.
     Data,
     /// The body is complete, and so are [`Link::trailers`](crate::link::Link::trailers).
     End,
 }
 
-/// On which side a body stopped.
+/// Why moving a body from one peer to the other stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyError {
     /// Receiving failed.
@@ -97,14 +97,14 @@ pub enum CopyError {
     Sink(LinkError),
     /// The body exceeds the route's limit.
     TooLarge,
-    /// A filter cannot go on; the name of its step.
+    /// A filter failed. The value is the name of its step.
     Filter(&'static str),
-    /// A filter has panicked; the name of its step.
+    /// A filter panicked. The value is the name of its step.
     Panicked(&'static str),
     /// Filters need more memory than there is.
     Memory,
     /// The file that holds the start of the body could not be read.
     File,
-    /// The file that is the body could not be read.
+    /// The served file, which is the whole body, could not be read.
     Document,
 }

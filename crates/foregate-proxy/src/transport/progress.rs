@@ -1,5 +1,5 @@
-//! The judgement of a peer's progress, for bodies, tunnels and connections: whether bytes move, whether the peer reads its output, whether it sends
-//! fast enough, and how much of an answered request is still read.
+//! Measures the progress of a peer, for bodies, tunnels and connections: if bytes move, if the peer reads its output,
+//! if it sends fast enough, and how much of an answered request may still be read.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ impl Movement {
         }
     }
 
-    /// Counts the time from now on, as after a movement.
+    /// Restarts the time, as if bytes had just moved.
     pub fn restart(&mut self, now: Instant) {
         self.at = now;
     }
@@ -41,17 +41,17 @@ impl Movement {
     }
 }
 
-/// The smallest progress of a peer that reads, bytes: an HTTP/2 window that is opened a byte at a
-/// time must not hold a response, and the origin's connection behind it, for ever.
+/// The fewest bytes that a peer must read for it to count as progress. Otherwise a client that opens
+/// its HTTP/2 window a byte at a time could hold a response and the origin's connection for ever.
 pub const LEAST_TAKEN: u64 = 1024;
 
 /// Tracks whether a peer reads its output.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taking {
-    /// The time since which it has read less than [`LEAST_TAKEN`], and not all, of the pending
-    /// output.
+    /// The time since which the peer has read less than [`LEAST_TAKEN`] of the pending output, and not all
+    /// of it.
     stuck: Option<Instant>,
-    /// The number of bytes read at that time.
+    /// The number of bytes that the peer had read at the time `stuck`.
     before: u64,
 }
 
@@ -65,8 +65,8 @@ impl Taking {
         }
     }
 
-    /// Records the number of bytes read so far while more output is pending. At least `least` new bytes count as progress. Returns true on progress,
-    /// and at the start of the wait.
+    /// Records the number of bytes read so far while more output is pending. At least `least` new bytes count as
+    /// progress. Returns true on progress, and at the start of a wait.
     pub fn waits(&mut self, taken: u64, least: u64, now: Instant) -> bool {
         let progressed = taken.saturating_sub(self.before) >= least || self.stuck.is_none();
         if progressed {
@@ -81,18 +81,20 @@ impl Taking {
         self.stuck.take().is_some()
     }
 
-    /// Counts a read of other output on the same connection, at `at`, as progress: this output waits behind it.
+    /// Records that the peer read other output of the same connection at `at`. This counts as progress, because this
+    /// output waits behind it.
     pub fn has_left(&mut self, at: Option<Instant>) {
         self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
     }
 
-    /// Since when the peer has taken nothing, if output waits for it.
+    /// The time since which the peer has made no progress, if output is pending.
     pub fn stuck(&self) -> Option<Instant> {
         self.stuck
     }
 }
 
-/// The average rate of a body over consecutive spans. A single span that is too slow ends the body.
+/// The average rate of a body, measured over consecutive spans of time. A single span below the minimum rate ends the
+/// body.
 #[derive(Debug)]
 pub struct Rate {
     span_began: Instant,
@@ -106,14 +108,14 @@ impl Rate {
         Self { span_began: now, span_bytes: 0, graced: false }
     }
 
-    /// Begins the span again, after this many `bytes`.
+    /// Begins a new span; `bytes` is the number received so far.
     pub fn restart(&mut self, bytes: u64, now: Instant) {
         self.span_began = now;
         self.span_bytes = bytes;
     }
 
-    /// The end of the present span, or a past time if the last span was too slow. The grace period precedes the first span and is not measured.
-    /// `bytes` is the number received so far.
+    /// The end of the present span, or a time in the past if the last span was too slow. The first span begins after
+    /// a grace period, in which the rate does not matter. `bytes` is the number received so far.
     pub fn deadline(&mut self, bytes: u64, timeouts: &Timeouts, now: Instant) -> Instant {
         let grace = if self.graced { Duration::ZERO } else { timeouts.body_rate_grace };
         let begins = self.span_began + grace;
@@ -170,7 +172,7 @@ impl DropBudget {
         self.deadline.min(now + pause)
     }
 
-    /// Leaves no more time than a pause.
+    /// Brings the deadline forward to the end of a pause that begins now, if it is later.
     pub fn shorten(&mut self, pause: Duration, now: Instant) {
         self.deadline = self.within(pause, now);
     }

@@ -1,4 +1,4 @@
-//! A connected socket of TCP or of Unix, with its options.
+//! A connected TCP or Unix socket, with its options.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -17,16 +17,16 @@ use tokio::task::coop::poll_proceed;
 use crate::limits::descriptors;
 use crate::limits::pressure::Charge;
 
-/// The amount of a peer's data that the kernel buffers, bytes. By default it buffers up to 4 MiB
-/// for each peer that reads slowly (`net.ipv4.tcp_wmem`), and with 500 or so of those, all
-/// connections of the machine are reset for lack of memory.
+/// The most unsent bytes that the kernel buffers for a peer. By default it buffers up to 4 MiB for each
+/// peer that reads slowly (`net.ipv4.tcp_wmem`). About 500 such peers exhaust the memory for sockets,
+/// and all connections of the machine are reset.
 const UNSENT: u32 = 128 << 10;
 /// The largest amount of unsent data in TLS, bytes: the limit of `rustls`.
 const HELD: usize = 64 << 10;
 
-/// The congestion control for peers on this machine, which every kernel has and permits. There is
-/// no congestion between them: others, such as BBR, which paces by timers, cost two thirds more
-/// processor time for large bodies.
+/// The congestion control for peers on this machine. Every kernel has and permits this one. Between
+/// processes of one machine there is no congestion to control, while BBR, for example, which paces by
+/// timers, takes two thirds more processor time for large bodies.
 const NO_NETWORK: &[u8] = b"reno";
 
 /// Sets up a TCP socket for a connection to `address`, or for listening there. Accepted sockets inherit its options.
@@ -36,7 +36,7 @@ const NO_NETWORK: &[u8] = b"reno";
 /// The system's error.
 pub fn prepare(socket: &socket2::Socket, address: Option<SocketAddr>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
-    // Systems without the option work without it.
+    // An error is ignored: systems that lack the option work without it.
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
     if address.is_some_and(|address| address.ip().to_canonical().is_loopback()) {
         let _ = socket.set_tcp_congestion(NO_NETWORK);
@@ -58,13 +58,13 @@ pub fn set_reset(socket: &socket2::Socket, resets: bool) -> io::Result<()> {
 pub enum IdleState {
     /// No input has arrived.
     Quiet,
-    /// Its peer has sent something that belongs to no message.
+    /// The peer has sent bytes that belong to no message.
     Excess,
     /// The peer has ended the connection, or it has failed.
     Ended,
 }
 
-/// A connected socket, with bytes that were read ahead of its present reader.
+/// A connected socket, with bytes that were read before the current reader took over.
 #[derive(Debug)]
 pub struct Socket {
     kind: SocketKind,
@@ -80,7 +80,7 @@ pub struct Socket {
 enum SocketKind {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// A client in memory, for a request that is replayed without effect.
+    /// A client that exists only in memory, for a request that is replayed without effects.
     Memory,
 }
 
@@ -90,7 +90,7 @@ struct Ahead {
     start: usize,
 }
 
-/// Expands an expression for each kind of socket, and another one for a client in memory.
+/// Expands one expression for each kind of socket, and another expression for a client in memory.
 macro_rules! each_kind {
     ($kind:expr, $stream:ident => $body:expr, memory => $memory:expr) => {
         match $kind {
@@ -101,7 +101,7 @@ macro_rules! each_kind {
     };
 }
 
-/// Takes a socket that is already open. Its descriptor is counted, even beyond the limit.
+/// Takes a socket that is already open. Its descriptor is counted, even if that exceeds the limit.
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         Self::tcp(stream, descriptors::DescriptorPlace::new())
@@ -150,8 +150,8 @@ impl Socket {
         written
     }
 
-    /// Accounts the memory of data that TLS has accepted and not sent. `taken` is the number of newly accepted bytes; `holds` is false once all is
-    /// sent.
+    /// Accounts the memory of data that TLS has accepted but not sent. `taken` is the number of newly accepted bytes.
+    /// `holds` is false once all is sent.
     pub(super) fn count_held(&mut self, taken: usize, holds: bool) {
         self.held.set(if holds { HELD.min(self.held.bytes() + taken) } else { 0 });
     }
@@ -161,7 +161,7 @@ impl Socket {
         self.sent
     }
 
-    /// Returns true if bytes that were read before wait for the reader.
+    /// Returns true if bytes that were read ahead wait for the reader.
     pub(super) fn has_ahead(&self) -> bool {
         self.ahead.is_some()
     }
@@ -170,7 +170,7 @@ impl Socket {
     pub(super) fn is_sent(&self) -> bool {
         let SocketKind::Tcp(stream) = &self.kind else { return true };
         let socket = socket2::SockRef::from(stream);
-        // With this option, the socket is writable only while it has nothing to send.
+        // With this value of the option, the socket is writable only if it has nothing left to send.
         if socket.set_tcp_notsent_lowat(1).is_err() {
             return true;
         }
@@ -180,7 +180,7 @@ impl Socket {
         writable != Ok(0)
     }
 
-    /// Puts bytes that were read already before those that are still to come.
+    /// Puts bytes back that were read already: the next read returns them first.
     pub fn unread(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.ahead = Some(Box::new(Ahead { bytes, start: 0 }));
@@ -195,7 +195,7 @@ impl Socket {
         }
     }
 
-    /// The peer's address; `None` for a Unix socket, and where there is no peer any more.
+    /// The peer's address; `None` for a Unix socket, and if the peer has left.
     pub fn peer_address(&self) -> Option<std::net::IpAddr> {
         match &self.kind {
             SocketKind::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip()),
@@ -239,37 +239,37 @@ impl Socket {
 
     pub(super) fn set_reset(&self, resets: bool) {
         if let SocketKind::Tcp(stream) = &self.kind {
-            // A socket that is gone already needs no reset.
+            // A failure means that the connection is gone, and then it needs no reset.
             let _ = set_reset(&socket2::SockRef::from(stream), resets);
         }
     }
 
-    /// Returns true if the peer has closed its side, or the connection has failed, as far as the
-    /// event loop knows: there may be more to read.
+    /// Returns true if the event loop knows that the peer has closed its side, or that the connection has
+    /// failed. There may still be bytes to read.
     pub fn has_ended(&self, cx: &mut Context<'_>) -> bool {
         let ready = each_kind!(&self.kind, stream => pin!(stream.ready(Interest::READABLE)).poll(cx), memory => Poll::Pending);
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
-    /// Waits until the connection has failed, without reading: earlier bytes may be unread.
+    /// Waits until the connection has failed. It reads nothing, so earlier bytes may still be unread.
     pub async fn failed(&self) {
-        // The error that ended it counts as well.
+        // An error of the wait itself also means that the connection has failed.
         let _ = each_kind!(&self.kind, stream => stream.ready(Interest::ERROR).await, memory => std::future::pending().await);
     }
 
-    /// Reads once and appends to `bytes`, which has room. 0 is the end of the stream; `None`: there
-    /// is nothing now.
+    /// Reads once and appends to `bytes`, which has room. `Some(0)` is the end of the stream; `None` means
+    /// that nothing can be read now.
     ///
-    /// The C library's functions are points of cancellation, which costs on each call in a process
-    /// of several threads; these are not.
+    /// It calls the system directly. The C library's functions are points of thread cancellation, which
+    /// costs time on each call in a process with several threads.
     pub(super) fn receive(&self, bytes: &mut Vec<u8>) -> io::Result<Option<usize>> {
         let room = bytes.capacity() - bytes.len();
         let mut received = None;
         let result = each_kind!(&self.kind, stream => stream.try_io(Interest::READABLE, || {
             let (count, _) = recv(stream, spare_capacity(bytes), RecvFlags::DONTWAIT)?;
             received = Some(count);
-            // Less than there is room for is all there was: the next bytes announce themselves, and
-            // a read that would only find nothing is spared.
+            // A read that does not fill the room has taken all there was. `WouldBlock` makes the event
+            // loop wait for the next bytes, which saves a read that would find nothing.
             if count > 0 && count < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
         }), memory => Ok(()));
         match (received, result) {
@@ -285,7 +285,8 @@ impl Socket {
         }), memory => Ok(data.len()))
     }
 
-    /// Sends as soon as there is room. Mostly there is, which it costs less to try than to ask for.
+    /// Sends as soon as the socket has room. Usually it has, so trying first costs less than asking the
+    /// event loop.
     fn poll_send_by(
         &mut self,
         cx: &mut Context<'_>,
@@ -303,12 +304,13 @@ impl Socket {
         self.count_sent(Poll::Ready(sent))
     }
 
-    /// Writes bytes that others follow at once, so that they leave together.
+    /// Writes bytes, and tells the kernel that more bytes follow at once, so that it sends all of them
+    /// together.
     pub fn poll_write_more(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_send_by(cx, |socket| socket.try_send(data, SendFlags::MORE))
     }
 
-    /// Has the system send a part of a file, at most so many bytes: 0 at the end of the file.
+    /// Has the system send a part of a file. Returns the number of sent bytes, 0 at the end of the file.
     pub fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -324,8 +326,8 @@ impl Socket {
         })
     }
 
-    /// The state of an idle connection, as far as the event loop knows. Costs no system call while
-    /// nothing has happened. Consumes a byte that has arrived.
+    /// The state of an idle connection, as known to the event loop. Costs no system call while nothing has
+    /// happened. Consumes a byte if one has arrived.
     pub fn look(&self) -> IdleState {
         match self.try_read(&mut [0]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => IdleState::Quiet,

@@ -11,7 +11,8 @@ use super::socket::FromKernel;
 pub use super::socket::{IdleState, Socket};
 use crate::tls;
 
-/// Reads of records that hold nothing for us before an idle connection is given up.
+/// The number of reads of TLS records without application data after which an idle connection is given
+/// up.
 const RECORDS_AT_ONCE: usize = 8;
 
 /// A socket, plain or under TLS.
@@ -56,7 +57,7 @@ impl Stream {
         matches!(self, Self::TlsServer(_))
     }
 
-    /// Waits until there may be something to read, as far as is known without reading.
+    /// Waits until there may be something to read. It does not read, so there may be nothing after all.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(socket) => socket.poll_readable(cx),
@@ -80,7 +81,8 @@ impl Stream {
         read.map_ok(Some)
     }
 
-    /// Why an origin has ended a handshake that was over for us, where a read has failed for that.
+    /// The reason why an origin has refused a TLS handshake that was complete on our side; `None` unless
+    /// a read has failed because of the refusal.
     pub fn refusal(&mut self) -> Option<tls::Refusal> {
         match self {
             Self::TlsClient(stream) => tls::Refusal::of_stream(stream),
@@ -88,18 +90,18 @@ impl Stream {
         }
     }
 
-    /// Returns true if decrypted bytes of a server are unread: it has sent more than fitted into
-    /// the buffer.
+    /// Returns true if decrypted bytes of an origin are unread, because it sent more than the caller's
+    /// buffer could hold.
     pub fn holds_back(&mut self) -> bool {
         let Self::TlsClient(stream) = self else { return false };
         let session = stream.get_mut().1;
-        // After close_notify from the peer, the session does not want more either.
+        // `wants_read` alone does not show this: it is also false after a close_notify from the peer.
         !session.wants_read()
             && session.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
     }
 
-    /// The state of an idle connection to an origin, according to the kernel. Records without
-    /// application data, such as tickets, are read on the way: they belong to no response.
+    /// The state of an idle connection to an origin, according to the kernel. TLS records without
+    /// application data, such as tickets, are read and ignored, because they belong to no response.
     pub fn look_now(&mut self) -> IdleState {
         let Self::TlsClient(stream) = self else { return self.socket().look_now() };
         let (socket, session) = stream.get_mut();
@@ -115,12 +117,12 @@ impl Stream {
                 Ok(0) | Err(_) => return IdleState::Ended,
             }
         }
-        // A peer could send such records, which carry no data, for ever.
+        // A peer could send records without data for ever.
         IdleState::Ended
     }
 
-    /// Puts bytes back before the unread ones. Under TLS there are none to put back, because its protocol is known
-    /// before anything is read.
+    /// Puts bytes back before the unread ones. A TLS stream never has bytes to put back: ALPN tells its protocol before
+    /// anything is read.
     pub fn read_again(mut self, bytes: Vec<u8>) -> Self {
         if let Self::Plain(socket) = &mut self {
             socket.unread(bytes);
@@ -133,13 +135,13 @@ impl Stream {
         self.socket().sent()
     }
 
-    /// Returns true if the system has sent everything that it has accepted. A close loses the
-    /// unsent part if the peer sends more, such as window updates.
+    /// Returns true if the system has sent everything that it has accepted. If the connection is closed
+    /// earlier and the peer still sends, such as window updates, the unsent part is lost.
     pub fn is_sent(&self) -> bool {
         self.socket().is_sent()
     }
 
-    /// Records the amount of unsent data in TLS, after it was given this much.
+    /// Accounts the unsent data in TLS, after a write of `taken` bytes.
     fn note_held<T>(&mut self, taken: usize, result: T) -> T {
         let (socket, holds) = match self {
             Self::Plain(_) => return result,
@@ -156,8 +158,8 @@ impl Stream {
         result
     }
 
-    /// Makes the close a reset (RST): the peer cannot mistake its part for a whole message then,
-    /// and the system does not keep the port for a minute. Unsent data is lost.
+    /// Makes closing the connection send a reset (RST). The peer then cannot mistake a part of a message
+    /// for the whole, and the system does not keep the port for a minute. Unsent data is lost.
     pub fn reset_on_close(&self) {
         self.socket().set_reset(true);
     }

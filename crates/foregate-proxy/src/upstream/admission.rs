@@ -10,11 +10,11 @@ use crate::error::Error;
 use crate::limits::account::Account;
 use crate::limits::gates::{GateAnswer, RequestGate, RequestPass};
 
-/// Waits until the gate lets a request of this client in. `gone` is ready once nobody wants the response any more.
+/// Waits until the gate admits a request of this client. `gone` becomes ready if the response is no longer wanted.
 ///
 /// # Errors
 ///
-/// The queue is full, or the wait took too long; or the error of `gone`.
+/// The queue is full, the wait took too long, or `gone` became ready, which gives its error.
 pub async fn enter(
     gate: &Arc<RequestGate>,
     account: Account,
@@ -42,7 +42,7 @@ pub async fn enter(
     .await
 }
 
-/// Counts a request as waiting.
+/// Counts a request as waiting until it is dropped.
 struct WaitingGauge<'a>(&'a ShardedGauge);
 
 impl<'a> WaitingGauge<'a> {

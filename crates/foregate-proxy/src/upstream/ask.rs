@@ -33,36 +33,37 @@ use crate::settings::{self, Retry, UpstreamProtocol};
 use crate::spans::SpanParent;
 use crate::time::clock;
 
-/// The most bytes of the heads of interim responses. Beyond it, the request gets 502.
+/// The most bytes of the heads of all interim responses to a request. If there are more, the client
+/// gets 502.
 const INTERIM_BYTES: u32 = 64 * 1024;
 
-/// The pause between two looks at whether a server hangs.
+/// The pause between two checks whether a server hangs.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The asking side, which has the request and its body, and sets the time limits of an origin.
+/// The asking side: it has the request and its body, and sets the time limits for the origin.
 pub trait Asker {
     /// The request as the origin gets it, and the place for the response's head.
     fn heads(&mut self) -> (&mut Request, &mut ResponseHead);
 
-    /// Ready once no response is wanted any more. Asked while a connection is made.
+    /// Ready if the response is no longer wanted. It is polled while a connection is made.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Error>;
 
-    /// An origin has got the head of the request: the body follows, from its beginning.
+    /// Called when an origin has got the head of the request. The body must be sent from its beginning.
     fn begin_body(&mut self, now: Instant);
 
-    /// Moves as much of the body as the origin takes. False: there is no room for the head of a
-    /// response yet.
+    /// Moves as much of the body as the origin accepts. Returns false while the asker has no room for
+    /// the head of a response.
     ///
     /// # Errors
     ///
-    /// The request cannot become whole.
+    /// The request body will never be complete.
     fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error>;
 
-    /// Ready with true once the origin has the whole body; pending as long as more of it has to be
-    /// moved.
+    /// Ready with true once the origin has the whole body, and with false if it will never get all of
+    /// it; pending while more of the body has to be moved.
     fn body_is_whole(&self) -> Poll<bool>;
 
-    /// Waits for the deadline of whatever comes next, once nothing moves.
+    /// Waits for the deadline that applies now. It is polled when nothing can be moved.
     fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,
@@ -79,9 +80,10 @@ pub trait Asker {
 /// An event during a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// The head of an interim response; the final one is still to come.
+    /// An interim response has arrived, and its head is in place. The final response is still to come.
     Interim,
-    /// The head of the final response. The body, framed like this, comes from the origin.
+    /// The final response has begun, and its head is in place. The body, with this framing, must be
+    /// read from the origin.
     Final(Origin, BodyLength),
 }
 
@@ -99,20 +101,20 @@ pub struct Ask<'a> {
     pub(super) attempts: Attempts,
     /// The state of the rules for further attempts, if there are any.
     pub(super) rules: Option<Box<Rules<'a>>>,
-    /// The turn to wait for, where the upstream bounds its requests. `None`: the bound is not for this request.
+    /// The request's turn, if the upstream limits its requests in flight. `None` if the limit does not apply to it.
     pub(super) turn: Option<Box<RequestTurn>>,
-    /// Records the attempts, where the request's trace is recorded.
+    /// Records the attempts, if the request's trace is recorded.
     pub(super) spans: Option<Box<AttemptSpans>>,
     /// When the last attempt began.
     pub(super) began: Instant,
-    /// The connection on which a response is waited for.
+    /// The connection of the present attempt, on which the response will arrive.
     pub(super) origin: Option<Origin>,
-    /// Bytes of interim responses, as they would have over HTTP/1.
+    /// The bytes of the interim responses so far, counted as if in HTTP/1 format.
     pub(super) interim: u32,
-    /// When the last attempt had a connection, microseconds after it began.
+    /// The time from the start of the last attempt to its connection, in microseconds.
     pub(super) opened: u32,
-    /// When it is looked at next whether the server hangs, milliseconds after the attempt began; 0
-    /// before the first time.
+    /// The time of the next check whether the server hangs, in milliseconds after the attempt began; 0
+    /// before the first check.
     pub(super) look_at: u32,
 }
 
@@ -125,7 +127,7 @@ pub(super) struct RequestTurn {
     pass: Option<RequestPass>,
 }
 
-/// Returns true if another attempt may follow instead of one that has no connection yet.
+/// Returns true if an attempt without a connection may be given up, because another one may follow.
 fn has_another_attempt(
     (attempts, rules): (&Attempts, Option<&Rules<'_>>),
     upstream: &Upstream,
@@ -137,7 +139,8 @@ fn has_another_attempt(
     }
 }
 
-/// Waits for a place among the requests in flight. Apart from its caller, so that no other request holds room for it.
+/// Waits for a place among the requests in flight. The future is boxed, so that requests that need no place reserve no
+/// room for it.
 fn enter_boxed<'f, A: Asker>(
     gate: &'f Arc<RequestGate>,
     account: Account,
@@ -148,7 +151,7 @@ fn enter_boxed<'f, A: Asker>(
 }
 
 impl<'a> Ask<'a> {
-    /// A new request on the account of `terms`, which are completed by the request.
+    /// A new request. `terms` apply to its connections, and are completed from the request.
     pub fn new(upstream: &'a Arc<Upstream>, terms: OpeningTerms<'a>) -> Self {
         let now = clock::now();
         Self {
@@ -169,21 +172,22 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Has further attempts follow these rules, in place of the upstream's, and go to `others` as well.
+    /// Makes further attempts follow these rules instead of the upstream's. They may also go to `others`.
     ///
     /// This method and the next two change the request in place: it is large, and moving it would cost every request time.
     pub fn set_rules(&mut self, rules: &'a [Retry], others: &'a [Arc<Upstream>]) {
         self.rules = Rules::new(rules, others);
     }
 
-    /// Counts the request among those in flight, if the upstream bounds these. The client's requests take turns with those of others.
+    /// Makes the request wait for a place, if the upstream limits its requests in flight. Waiting requests of different
+    /// clients take turns.
     pub fn set_account(&mut self, account: Account) {
         if self.upstream.gate.is_some() || self.rules.is_some() {
             self.turn = Some(Box::new(RequestTurn { account, pass: None }));
         }
     }
 
-    /// Records the attempts as parts of this span, if there is one.
+    /// Records the attempts as children of this span, if there is one.
     pub fn set_span(&mut self, parent: Option<SpanParent>) {
         if let Some(parent) = parent {
             self.spans = Some(AttemptSpans::new(parent));
@@ -200,8 +204,8 @@ impl<'a> Ask<'a> {
         self.upstream.servers.get(self.attempts.last()?)
     }
 
-    /// Waits until a response has begun. After a failed attempt, others follow as far as that is
-    /// safe and the upstream allows them.
+    /// Waits until a response has begun. After a failed attempt, further attempts follow if they are safe
+    /// and the upstream allows them.
     ///
     /// # Errors
     ///
@@ -223,7 +227,7 @@ impl<'a> Ask<'a> {
                     return Ok(Answer::Interim);
                 }
                 Ok(answer) => return Ok(answer),
-                // The response was dropped, and another attempt follows.
+                // The response was dropped because of its status, and another attempt follows.
                 Err(Error::Unwanted) => continue,
                 Err(error @ (Error::TryTimeout | Error::OriginHangs)) if self.origin.is_some() => {
                     if self.may_go_on(asker, &error) {
@@ -237,7 +241,7 @@ impl<'a> Ask<'a> {
                     continue;
                 }
                 Err(Error::NoUpgrade) if self.may_use_http1() => {
-                    // Nothing was sent: it is the same attempt.
+                    // Nothing was sent, so the attempt continues over HTTP/1.1.
                     (self.origin, self.terms.http1) = (None, true);
                     self.attempts.go_on();
                     continue;
@@ -255,7 +259,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The origin has nothing to do with the request any more: others may be in flight in its place.
+    /// Gives up the request's place among those in flight: the origin no longer works on it.
     pub fn leave(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.pass = None;
@@ -276,7 +280,7 @@ impl<'a> Ask<'a> {
         }
         match self.hedge_at(asker) {
             None => poll_fn(|cx| self.poll_head(cx, asker)).await?,
-            // Kept out of the future that every request has.
+            // Boxed, because few requests need it, and it would enlarge the future of every request.
             Some(at) => Box::pin(self.hedged_head(asker, at)).await?,
         }
         self.first_byte.get_or_insert_with(|| clock::now().saturating_duration_since(self.began));
@@ -292,15 +296,15 @@ impl<'a> Ask<'a> {
             200.. => self.begin_final(asker),
             101 => {
                 agree_on_protocol(request, head)?;
-                // The rest of the request would be read as the other protocol (RFC 9110, section
-                // 7.8).
+                // The request body must be complete, because the origin reads everything after the switch as
+                // the new protocol (RFC 9110, section 7.8).
                 poll_fn(|cx| self.poll_rest(cx, asker)).await?;
                 self.begin_final(asker)
             }
             _ => {
                 self.count_interim(head)?;
-                // The response has no body, regardless of its fields; but contradictory fields may
-                // be read as another message (RFC 9112, section 6.3).
+                // The response has no body, whatever its fields say. But contradictory lengths are an error,
+                // since they may be a sign of request smuggling (RFC 9112, section 6.3).
                 response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
                 Ok(Answer::Interim)
             }
@@ -331,7 +335,7 @@ impl<'a> Ask<'a> {
         if let (Some(gate), Some(turn)) = (&upstream.gate, &mut self.turn)
             && turn.pass.is_none()
         {
-            // Kept out of the future that every request has.
+            // Boxed, because few requests need it, and it would enlarge the future of every request.
             turn.pass = Some(enter_boxed(gate, turn.account, upstream, asker).await?);
         }
         let now = clock::now();
@@ -363,7 +367,7 @@ impl<'a> Ask<'a> {
                 Ok(())
             }
             Err(error) => {
-                // Others need not wait for the result of an abandoned request.
+                // The request was abandoned, so other requests must not wait for its result.
                 if let Error::Client(_) = error {
                     upstream.judge.failed(server, self.began, clock::now(), &error);
                 } else if let Some(late) = late {
@@ -374,23 +378,23 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Gets a connection to a server. If the attempt was given up before there was a connection, the second value has the reason, where
-    /// it is the server's.
+    /// Gets a connection to a server. If the attempt was given up before it had a connection, and the server was the
+    /// cause, the second value is the reason.
     fn open<A: Asker>(
         &mut self,
         asker: &mut A,
         (server, now): (usize, Instant),
         until: Option<Instant>,
     ) -> impl Future<Output = (Result<Origin, Error>, Option<Error>)> {
-        // Borrowed, since each request in flight would hold a copy.
+        // The fields are borrowed, because a copy would enlarge each request in flight.
         let Self { upstream, terms, attempts, rules, active, .. } = self;
         let upstream = *upstream;
         let mut late = None;
-        // A server whose queue is full of connections hangs as well. Another server must be there, since this one cannot be waited for
-        // any longer then.
+        // A server whose accept queue is full hangs as well. The attempt cannot be resumed once it is given up, so this
+        // is done only if there is another server.
         let mut look_at =
             upstream.judge.patience().filter(|_| !terms.authenticates).map(|patience| now + patience);
-        // These are outside of the future, which would hold room for them twice.
+        // These variables stay outside of the future, which would otherwise reserve room for them twice.
         async move {
             let mut open = pin!(upstream.connections.open(server, terms, now));
             let opened = poll_fn(|cx| {
@@ -435,7 +439,7 @@ impl<'a> Ask<'a> {
     /// Waits for the head of a response while the body of the request is on its way.
     fn poll_head<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
         let Some(origin) = &mut self.origin else { return Poll::Ready(Err(Error::Internal)) };
-        // A head without room in the output stays where it is.
+        // While the asker has no room for the head, the head is not read.
         if asker.poll_body(cx, &mut origin.link)?
             && let Poll::Ready(result) = origin.poll_head(cx, &self.upstream.connections, asker.heads().1)
         {
@@ -452,8 +456,7 @@ impl<'a> Ask<'a> {
         self.poll_hanging(cx, asker)
     }
 
-    /// Ready with an error once the server hangs and another one may have the request instead. If
-    /// none may, the attempt goes on.
+    /// Ready with an error when the server hangs while the attempt has no part of a response.
     fn poll_hanging<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
         let Some(patience) = self.upstream.judge.patience().filter(|_| !self.terms.authenticates) else {
             return Poll::Pending;
@@ -498,7 +501,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The final response has begun: the server has answered.
+    /// Begins the final response, and records that the server has answered.
     fn begin_final<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
         let (upstream, terms) = (self.upstream, self.terms);
         let origin = self.origin.as_mut().ok_or(Error::Internal)?;
@@ -527,7 +530,7 @@ impl<'a> Ask<'a> {
         self.origin.take().map(|origin| Answer::Final(origin, length)).ok_or(Error::Internal)
     }
 
-    /// The attempt ends without a response.
+    /// Ends the attempt without a response.
     pub fn end_attempt(&mut self, error: &Error) {
         if let Some(spans) = &mut self.spans {
             spans.end(AttemptEnd::Failed(error));
@@ -537,7 +540,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Records a response that has failed on its connection, in its head or after it.
+    /// Records that a response has failed on its connection, before or after the end of its head.
     pub fn has_failed(&mut self, origin: &Origin, error: &Error) {
         // A kept connection that turns out to be dead is no failure of the server.
         let is_race = self.attempts.failed_on(origin, error);
@@ -550,7 +553,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// No response has come within `patience`, the time for all attempts.
+    /// Records that no response has arrived within `patience`, the time limit for all attempts together.
     pub fn ran_out(&mut self, patience: Duration) {
         let (upstream, now) = (self.upstream, self.upstream.clock.now());
         if let Some(spans) = &mut self.spans {
@@ -561,7 +564,8 @@ impl<'a> Ask<'a> {
             self.ran_out_on(origin);
         }
         let Some(server) = self.attempts.last() else { return };
-        // Another server may have used up most of this one's time.
+        // An earlier attempt at another server may have used up most of the time: this server is not
+        // blamed then.
         if 2 * now.saturating_duration_since(self.began) < patience {
             return upstream.judge.gave_up(server, self.began, now);
         }
@@ -576,18 +580,18 @@ impl<'a> Ask<'a> {
         origin.gave_up_after(self.opened_at().elapsed());
     }
 
-    /// When the last attempt had a connection.
+    /// The time at which the last attempt got its connection.
     fn opened_at(&self) -> Instant {
         self.began + Duration::from_micros(self.opened.into())
     }
 
-    /// Another request has to be sent, because the response to this one cannot be used. This is not a failure, and the new request has
-    /// the full number of attempts.
+    /// Prepares for another request, because the response to this one cannot be used. This is not a failure, and the
+    /// new request gets the full number of attempts.
     pub fn start_over(&mut self) {
         self.attempts.start_over();
     }
 
-    /// Records how long an attempt took, or that it failed (`None`), where the bound on requests follows that.
+    /// Tells the gate how long an attempt took, or that it failed (`None`): an adaptive limit on requests follows this.
     fn note_pace(&self, took: Option<Duration>) {
         if let Some(gate) = &self.upstream.gate {
             gate.answered(took, clock::now());
@@ -615,7 +619,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Returns true if a response was dropped for another attempt, by its status.
+    /// Returns true if the response was dropped because of its status, so that another attempt can follow.
     fn is_unwanted<A: Asker>(&mut self, asker: &mut A) -> bool {
         let Some(rules) = &mut self.rules else { return false };
         let (request, head) = asker.heads();
@@ -635,7 +639,7 @@ impl<'a> Ask<'a> {
         true
     }
 
-    /// Ends an attempt with an unwanted response: its server has answered.
+    /// Ends an attempt whose response is unwanted. For the health of its server, it counts as answered.
     fn drop_response<A: Asker>(&mut self, asker: &mut A) {
         let is_whole = matches!(asker.body_is_whole(), Poll::Ready(true));
         let (request, head) = asker.heads();
@@ -657,7 +661,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Goes to the upstream to which a rule has sent the next attempt.
+    /// Switches to the upstream that a rule has chosen for the next attempt, if any.
     fn enter_next(&mut self) {
         let Some(next) = self.rules.as_mut().and_then(|rules| rules.next.take()) else { return };
         let before = std::mem::replace(&mut self.active, next.enter());
@@ -672,7 +676,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// The protocol that the origin switches to must be one that was offered.
+/// Checks that the origin switches to a protocol that the request offered.
 fn agree_on_protocol(request: &mut Request, head: &ResponseHead) -> Result<(), Error> {
     let Some(offered) = request.upgrade.as_deref() else {
         return Err(Error::Switch("a protocol switch that was not asked for"));
@@ -681,7 +685,8 @@ fn agree_on_protocol(request: &mut Request, head: &ResponseHead) -> Result<(), E
     if !offered.split(|byte| *byte == b',').any(|offer| offer.trim_ascii().eq_ignore_ascii_case(chosen)) {
         return Err(Error::Switch("a switch to a protocol that was not offered"));
     }
-    // A client that has sent a key of its own looks at this itself.
+    // The accept value is checked only if the key is ours. A client that sent its own key checks the
+    // value itself.
     if let Some(key) = &request.websocket_key
         && chosen.eq_ignore_ascii_case(b"websocket")
         && head.headers.get_name(b"sec-websocket-accept")

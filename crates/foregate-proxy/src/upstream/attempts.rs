@@ -9,7 +9,7 @@ use super::origin::Origin;
 use super::tried::{ServerNumber, TriedServers};
 use crate::error::Error;
 
-/// How often a request that the origin has not looked at is repeated beyond `retries`.
+/// The most repetitions beyond `retries` of a request that the origin reported as unprocessed.
 const UNPROCESSED_MOST: u8 = 3;
 
 /// The attempts at a request so far.
@@ -21,36 +21,36 @@ pub struct Attempts {
     made: u32,
     next: NextAttempt,
     races: Races,
-    /// The number of attempts before the present request: an earlier one was answered, but not
-    /// usably.
+    /// The number of attempts at earlier requests that the present request replaces, because their
+    /// responses could not be used.
     answered: u32,
 }
 
 /// The constraints on the next attempt; each depends on the previous attempt alone.
 #[derive(Debug, Clone, Copy, Default)]
 struct NextAttempt {
-    /// A kept connection has turned out to be dead: use a new one.
+    /// True if the next attempt must use a new connection, because a kept one turned out to be dead.
     fresh: bool,
-    /// The origin has refused this request, and not all that it is asked on the connection.
+    /// True if the origin has refused this request, but serves others on the same connection.
     refused_alone: bool,
     /// The server for the next attempt, if not the one that was tried last.
     server: Option<ServerNumber>,
 }
 
-/// Connections that have served others and ended just as this request came, and refusals. To repeat
-/// it elsewhere asks no more of an origin than it was asked before, so that no budget is needed.
+/// The failures that no origin has worked on: kept connections that ended just as the request arrived,
+/// and refusals. A repetition after these adds no load to an origin, so it needs no budget.
 #[derive(Debug, Clone, Copy, Default)]
 struct Races {
     /// How often the origin reported that it had not processed the request.
     unprocessed: u8,
-    /// A connection has ended without a word.
+    /// True if a kept connection has ended without a response.
     lost: bool,
 }
 
 impl Attempts {
-    /// Begins the next attempt: at which server, and whether that needs a connection of its own
-    /// since a kept one was dead. The first one is at the server that the client is `bound` to, if
-    /// to any. None if the upstream has no server.
+    /// Begins the next attempt. Returns its server, and true if it needs a new connection because a kept
+    /// one was dead. The first attempt goes to the server that the client is `bound` to, if there is one.
+    /// `None` if the upstream has no server.
     pub fn begin(
         &mut self,
         upstream: &Upstream,
@@ -77,19 +77,20 @@ impl Attempts {
         Some((server, next.fresh))
     }
 
-    /// Records a failure of a connection rather than of the request; returns true if it is one.
+    /// Records a failed attempt. Returns true if a kept connection turned out to be dead, which is no
+    /// failure of the server.
     pub fn failed_on(&mut self, origin: &Origin, error: &Error) -> bool {
         self.next.fresh = origin.is_race(error);
         self.next.refused_alone = origin.is_refused_alone(error);
         self.next.fresh
     }
 
-    /// The attempt goes on over another connection: nothing was sent.
+    /// Continues the attempt over another connection, because nothing was sent on the first one.
     pub fn go_on(&mut self) {
         self.made = self.made.saturating_sub(1);
     }
 
-    /// Another request has to be sent, because the answer to this one cannot be used. This is not a failure, and the
+    /// Prepares for another request, because the response to this one cannot be used. This is not a failure, and the
     /// new request has the full number of attempts.
     pub fn start_over(&mut self) {
         (self.next, self.races, self.answered) = (NextAttempt::default(), Races::default(), self.made);
@@ -100,19 +101,19 @@ impl Attempts {
         self.tried.last()
     }
 
-    /// The server of the dropped response: the last one, if another is chosen already.
+    /// The server of a dropped response, which was tried last. A server that is already chosen for the next
+    /// attempt is not meant.
     pub fn last_before(&self) -> Option<usize> {
         self.tried.last()
     }
 
-    /// The next attempt goes to another upstream.
+    /// Prepares for an attempt at another upstream.
     pub fn change_upstream(&mut self) {
         *self = Self { made: self.made, answered: self.answered, ..Self::default() };
     }
 
-    /// Returns true if a repetition is free, since no origin gets more than before: a kept
-    /// connection ended just as the request arrived, or the origin declares the request
-    /// unprocessed.
+    /// Returns true if a repetition is free, because no origin has worked on the request: a kept
+    /// connection ended just as the request arrived, or the origin reported the request as unprocessed.
     pub fn may_repeat_for_free(
         &mut self,
         upstream: &Upstream,
@@ -139,7 +140,7 @@ impl Attempts {
         true
     }
 
-    /// The server for a second attempt beside the present one, if there is another one that is up.
+    /// The server for a second attempt in parallel to the present one, if another server is up.
     pub fn second(&self, upstream: &Upstream, now: Instant) -> Option<usize> {
         if !upstream.picker.has_other(&self.tried, now) {
             return None;
@@ -147,32 +148,32 @@ impl Attempts {
         upstream.picker.other(self.key, &self.tried, now)
     }
 
-    /// A second attempt begins beside the present one.
+    /// Counts a second attempt in parallel to the present one.
     pub fn begin_second(&mut self) {
         self.made += 1;
     }
 
-    /// The response of the second attempt is the one that counts.
+    /// Makes the second attempt, at `server`, the one that counts.
     pub fn second_has_won(&mut self, server: usize) {
         self.tried.push(server);
     }
 
-    /// Returns true if the settings of the upstream allow another attempt at another server, before anything was sent.
+    /// Returns true if the upstream's settings allow an attempt at another server, while nothing was sent.
     pub fn has_another(&self, upstream: &Upstream, now: Instant) -> bool {
         let free = u32::from(self.races.unprocessed) + self.answered + u32::from(self.races.lost);
         self.made.saturating_sub(free) <= upstream.settings.retries
             && upstream.picker.has_other(&self.tried, now)
     }
 
-    /// Returns true if there is a server for a further attempt in the same upstream. `same` allows
-    /// the last one again.
+    /// Returns true if the same upstream has a server for a further attempt. If `same` is true, the last
+    /// server may be tried again.
     pub fn may_choose_again(&self, upstream: &Upstream, same: bool, now: Instant) -> bool {
         same && self.tried.last().is_some_and(|last| upstream.picker.is_up(last, now))
             || upstream.picker.has_other(&self.tried, now)
     }
 
-    /// Chooses the server for a further attempt in the same upstream. `same` is whether that may be
-    /// the last one again.
+    /// Chooses the server for a further attempt in the same upstream. If `same` is true, the last server
+    /// may be tried again. Returns false if there is no server.
     pub fn choose_again(&mut self, upstream: &Upstream, same: bool, now: Instant) -> bool {
         let same = same && self.tried.last().is_some_and(|last| upstream.picker.is_up(last, now));
         let next = upstream.picker.other(self.key, &self.tried, now);
@@ -182,14 +183,14 @@ impl Attempts {
         next.is_some() || same
     }
 
-    /// How many there have been.
+    /// The number of attempts so far.
     pub fn made(&self) -> u32 {
         self.made
     }
 
-    /// Returns true if another attempt should follow `error`, if no response has begun and all of
-    /// the request is still available. `repeatable` says that the origin may see it twice (RFC
-    /// 9110, section 9.2.2).
+    /// Returns true if another attempt should follow `error`. The caller has checked that no response has
+    /// begun and that the whole request is still available. `repeatable` is true if the origin may
+    /// process the request twice (RFC 9110, section 9.2.2).
     pub fn may_go_on(
         &mut self,
         active: &mut ActiveRequest<'_>,
@@ -198,8 +199,8 @@ impl Attempts {
         now: Instant,
     ) -> bool {
         let upstream = active.upstream;
-        // If the server has died, a kept connection reveals it first, and the new connection that was to replace it has
-        // carried nothing of the request.
+        // If the server has died, a kept connection fails first, then the new connection that replaces it. The second
+        // failure is free, too, because none of the request was sent.
         let has_other = upstream.picker.has_other(&self.tried, now);
         let dead = self.races.lost && (error.is_about_connecting() || has_other);
         let free = u32::from(self.races.unprocessed) + self.answered + u32::from(dead);
@@ -207,7 +208,7 @@ impl Attempts {
         if !safe || self.made.saturating_sub(free) > upstream.settings.retries {
             return false;
         }
-        // Only servers that are thought to be up are asked again; the last one too, if it took the connection.
+        // The last server is asked again only if the failure was not its own and it is up.
         let same_server = !error.is_of_the_server()
             && self.tried.last().is_some_and(|last| self.next.fresh || upstream.picker.is_up(last, now));
         if !same_server && !has_other {

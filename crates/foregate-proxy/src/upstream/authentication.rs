@@ -1,8 +1,8 @@
-//! Authentication schemes that bind a user to a connection in place of a request: NTLM and
-//! Negotiate (RFC 4559).
+//! Authentication schemes that authenticate a connection instead of a request: NTLM and Negotiate (RFC
+//! 4559).
 //!
 //! The origin treats every later request on such a connection as one of the same user, whatever its
-//! fields.
+//! fields say.
 
 use foregate_wire::{HeaderList, NameId};
 
@@ -19,8 +19,9 @@ pub fn has_challenge(headers: &HeaderList) -> bool {
     names_a_scheme(headers, [NameId::WwwAuthenticate, NameId::ProxyAuthenticate])
 }
 
-/// A comma within a quoted string counts as one between challenges. So a realm may be mistaken for
-/// a challenge, which costs a connection, but no challenge for a part of a realm.
+/// Returns true if a field names one of these schemes. Any comma separates challenges, even one within
+/// a quoted string. A part of a realm may thus be mistaken for a challenge, which only costs a
+/// connection, but no challenge is missed.
 fn names_a_scheme(headers: &HeaderList, names: [NameId; 2]) -> bool {
     names.into_iter().filter(|name| headers.contains(*name)).any(|name| {
         let mut members = headers.get_all(name).flat_map(|value| value.split(|byte| *byte == b','));

@@ -1,11 +1,12 @@
-//! The budget for further attempts: a share of the requests in flight, and of the requests of the last seconds.
+//! The budget for further attempts: they may be a share of the requests in flight, and a share of the requests of the
+//! last seconds.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The share of further attempts holds for any two of these periods in a row.
+/// The length of a period. The limit for further attempts applies to the present period and the one before, together.
 const PERIOD: Duration = Duration::from_secs(5);
 
 /// The further attempts of an upstream.
@@ -41,8 +42,8 @@ impl RecentAttempts {
         (self.began, self.requests, self.retries) = (Some(now), requests, 0);
     }
 
-    /// Returns true if fewer further attempts than `percent` of the requests, or than `least` for each second of a period, were made.
-    /// `requests` is their number so far.
+    /// Returns true if there is room for one more further attempt. The limit is `percent` of the requests or, if this
+    /// is more, `least` for each second of a period. `requests` is the number of all requests so far.
     fn has_room(&mut self, requests: u64, (percent, least): (u64, u64), now: Instant) -> bool {
         self.turn(requests, now);
         let all = requests.saturating_sub(self.requests) + self.before.0;
@@ -63,8 +64,9 @@ impl RetryBudget {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns true if there is room for one more further attempt: in flight, where `most` of them may be, and over time. `share`: their
-    /// share of the requests, per cent, and their least number.
+    /// Returns true if there is room for one more further attempt, both among the `most` that may be in flight and
+    /// over time. `share` has the percentage of requests that may be further attempts, and the number per second that
+    /// is always allowed.
     pub(super) fn has_room(&self, most: u64, share: (u64, u64), now: Instant) -> bool {
         u64::from(self.retrying.load(Ordering::Relaxed)) < most && self.has_room_over_time(share, now)
     }
@@ -74,7 +76,7 @@ impl RetryBudget {
         self.recent.lock().has_room(self.requests.load(Ordering::Relaxed), share, now)
     }
 
-    /// Takes a place among the further attempts in flight, where `most` of them may be.
+    /// Takes a place among the further attempts in flight. Returns false if `most` are in flight already.
     pub(super) fn begin(&self, most: u64) -> bool {
         let taken = self.retrying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |retrying| {
             (u64::from(retrying) < most).then_some(retrying + 1)
@@ -82,7 +84,7 @@ impl RetryBudget {
         taken.is_ok()
     }
 
-    /// Gives that place back.
+    /// Gives back the place that [`Self::begin`] took.
     pub(super) fn end(&self) {
         self.retrying.fetch_sub(1, Ordering::Relaxed);
     }
@@ -92,7 +94,7 @@ impl RetryBudget {
         self.recent.lock().take(self.requests.load(Ordering::Relaxed), share, now)
     }
 
-    /// Looks at the period, once a second.
+    /// Begins another period if the present one is over. Called once a second.
     pub(super) fn turn(&self, now: Instant) {
         let requests = self.requests.load(Ordering::Relaxed);
         self.recent.lock().turn(requests, now);

@@ -1,4 +1,4 @@
-//! Active health: the results of probes, with hysteresis.
+//! Active health: the results of probes. Several equal results in a row are needed to change the state.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use super::health_state::{ActiveHealth, Moment};
 use crate::settings::HealthCheck;
 
-/// The number of further failures after which the pause grows by one more `every`, up to [`SLOWEST`] times.
+/// The pause between the probes of a server that is down grows by one `every` after each group of this many failures,
+/// up to [`SLOWEST`] times `every`.
 const SLOWER_AFTER: u32 = 5;
 const SLOWEST: u32 = 4;
 
@@ -30,14 +31,14 @@ pub(super) trait ProbeSubject: Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub(super) struct ProbeResults {
     state: AtomicU8,
-    /// Probes that have succeeded, and that have failed.
+    /// The number of probes that succeeded; `failed` counts the others.
     pub passed: AtomicU64,
     pub failed: AtomicU64,
     streak: Mutex<Streak>,
     prober: Mutex<Prober>,
 }
 
-/// Results in a streak.
+/// The equal results in a row up to now.
 #[derive(Debug, Default)]
 struct Streak {
     passed: u32,
@@ -52,14 +53,14 @@ struct Prober {
     upstream: Option<Weak<dyn ProbeSubject>>,
     server: usize,
     is_running: bool,
-    /// None is started any more.
+    /// True if no prober may be started any more.
     has_ended: bool,
 }
 
-/// The change by a probe.
+/// The change of a server's state by the result of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// The state is unchanged.
     Same,
     /// The server is up.
     Up,
@@ -83,7 +84,8 @@ impl ProbeResults {
         self.streak.lock().reason.clone()
     }
 
-    /// Records a result. The first one decides alone: nothing else is known of the server.
+    /// Records the result of a probe. The very first result decides alone, because nothing else is known
+    /// of the server.
     pub(super) fn note(&self, result: &Result<(), String>, check: &HealthCheck) -> Verdict {
         let mut streak = self.streak.lock();
         let state = self.state.load(Ordering::Relaxed);
@@ -109,7 +111,7 @@ impl ProbeResults {
         Verdict::Same
     }
 
-    /// The state, for a process that takes over.
+    /// The state, for the process that takes over from this one.
     pub(super) fn save(&self) -> ActiveHealth {
         let streak = self.streak.lock();
         let up = match self.state.load(Ordering::Relaxed) {
@@ -119,7 +121,8 @@ impl ProbeResults {
         ActiveHealth { up, passed: streak.passed, failed: streak.failed, reason: streak.reason.clone() }
     }
 
-    /// Takes over the state of another process, if no probe of this one has ended. Returns true if there was one.
+    /// Takes over the state of another process. A process that already serves ignores it once it has a probe result
+    /// of its own. Returns true if a state was taken over.
     pub(super) fn restore(&self, state: &ActiveHealth, moment: Moment) -> bool {
         let mut streak = self.streak.lock();
         let Some(up) = state.up.filter(|_| moment == Moment::Start || self.is_unknown()) else {
@@ -137,12 +140,12 @@ impl ProbeResults {
         let slower = if self.is_down() { (1 + beyond / SLOWER_AFTER).min(SLOWEST) } else { 1 };
         let pause = check.every.saturating_mul(slower);
         let jitter = u64::from(check.jitter);
-        // From 100 - jitter to 100 + jitter per cent.
+        // A random percentage from `100 - jitter` to `100 + jitter`.
         let percent = 100 - jitter + random % (2 * jitter + 1);
         pause.saturating_mul(u32::try_from(percent).unwrap_or(100)) / 100
     }
 
-    /// Lets the running prober keep this server. Returns true if one has to be started.
+    /// Assigns this server to the running prober. Returns true if the caller must start a prober.
     pub(super) fn attend(&self, upstream: Weak<dyn ProbeSubject>, server: usize) -> bool {
         let mut prober = self.prober.lock();
         if prober.has_ended {
@@ -152,12 +155,12 @@ impl ProbeResults {
         !std::mem::replace(&mut prober.is_running, true)
     }
 
-    /// Has the prober end with its next turn, for good.
+    /// Makes the prober end at its next turn. No other one is started.
     pub(super) fn rest(&self) {
         *self.prober.lock() = Prober { has_ended: true, ..Prober::default() };
     }
 
-    /// The server to probe. `None`: it is not used any more, and the prober ends.
+    /// The server to probe. `None` if it is no longer used; the prober must then end.
     pub(super) fn subject(&self) -> Option<(Arc<dyn ProbeSubject>, usize)> {
         let mut prober = self.prober.lock();
         let upstream = prober.upstream.as_ref().and_then(Weak::upgrade);

@@ -19,11 +19,11 @@ use crate::time::clock::Clock;
 use crate::time::notices::Notices;
 use crate::time::steady;
 
-/// The servers of the proxy's own zone get all requests as long as they have this part of the
-/// zone's weight, per cent.
+/// The servers of the proxy's own zone get all requests as long as those that are up have at least this
+/// percentage of the zone's weight.
 const ZONE_ENOUGH: u64 = 50;
 
-/// The servers that come into question for a first attempt.
+/// The group of servers that are candidates for a first attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tier {
     /// Servers of the proxy's own zone.
@@ -37,8 +37,8 @@ enum Tier {
 }
 
 impl Server {
-    /// Returns true if new requests may go to the server, whatever its health: it does not drain,
-    /// and has room.
+    /// Returns true if the server accepts new requests, apart from its health: it is neither draining nor
+    /// taken out by an operator, and it has room.
     fn is_open(&self) -> bool {
         !self.drains() && self.has_room() && self.record.order() != Order::Down
     }
@@ -52,7 +52,7 @@ impl Server {
     fn has_room(&self) -> bool {
         let in_flight = self.record.load.get();
         let connections = || {
-            // Over HTTP/1 each request has a connection.
+            // Without HTTP/2, each request needs a connection of its own.
             let each = if self.shares { self.pool.streams_at_first().0 } else { 1 };
             self.settings.max_connections.map(|most| most.saturating_mul(each))
         };
@@ -77,7 +77,7 @@ pub struct ServerPicker {
     ranks: Vec<u16>,
     balance: ArcSwap<Box<dyn BalanceMethod>>,
     sticky: Option<StickyCookies>,
-    /// There are zones or backups.
+    /// True if the upstream has zones or backups.
     has_tiers: bool,
     all_down: Notices,
 }
@@ -119,7 +119,7 @@ impl ServerPicker {
         }
     }
 
-    /// The part of a request by which its server is chosen, where the method goes by one.
+    /// The hash of the part of a request that decides on its server, if the balancing method uses one.
     pub(super) fn key(&self, asked: &BalancedRequest<'_>) -> Option<u64> {
         if self.servers.len() == 1 { None } else { self.balance.load().key(asked) }
     }
@@ -151,7 +151,7 @@ impl ServerPicker {
         picked.or(first)
     }
 
-    /// The server that a client's session is bound to, if that can take the request.
+    /// The server that the client's session is bound to, if it can take the request.
     pub(super) fn server_of_session(&self, asked: &BalancedRequest<'_>, now: Instant) -> Option<usize> {
         let number = self.sticky.as_ref()?.server(&asked.request.head.headers)?;
         let server = self.servers.get(number)?;
@@ -159,7 +159,8 @@ impl ServerPicker {
         (may && self.admit(number, now)).then_some(number)
     }
 
-    /// Of the servers that `may` be taken, those of the lowest rank that has any.
+    /// A predicate for the preferred servers: those that satisfy `may` and have the lowest rank among
+    /// them.
     fn preferred(&self, may: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
         let rank = |server: usize| self.ranks.get(server).copied();
         let lowest = match self.ranks.is_empty() {
@@ -169,7 +170,7 @@ impl ServerPicker {
         move |server| may(server) && lowest.is_none_or(|lowest| rank(server) == Some(lowest))
     }
 
-    /// No server is up: one is tried all the same.
+    /// Reports that no server is up, and that one is tried nevertheless.
     fn tell_all_down(&self, now: Instant) {
         self.counters.all_down.inc();
         if self.servers.len() > 1 && self.all_down.take(now) {
@@ -233,9 +234,9 @@ impl ServerPicker {
         balance.choose(&Choice { key, is_further, in_flight: &in_flight }, admits)
     }
 
-    /// Another server that is up, beside those that were tried; where possible one that has not
-    /// failed last: a request that has lost an attempt already shall not find out whether a server
-    /// answers again. Backups come last.
+    /// A server that is up and was not tried yet. Servers without recent failures are preferred: a request
+    /// that has already lost an attempt should not be the one that tests a failed server. Backups come
+    /// last.
     pub(super) fn other(&self, key: Option<u64>, tried: &TriedServers, now: Instant) -> Option<usize> {
         let untried = |number: usize, tier: Tier| {
             let server = self.servers.get(number).filter(|_| !tried.contains(number));
@@ -258,18 +259,18 @@ impl ServerPicker {
         })
     }
 
-    /// Returns true if there is one.
+    /// Returns true if [`Self::other`] would find a server.
     pub(super) fn has_other(&self, tried: &TriedServers, now: Instant) -> bool {
         let can = |server: &Server| server.record.is_up(now) && server.is_open();
         self.servers.iter().any(|server| !tried.contains(server.number) && can(server))
     }
 
-    /// Returns true if a server is thought to be up, or is to be tried again.
+    /// Returns true if a server counts as up, or is due for a trial.
     pub fn is_up(&self, server: usize, now: Instant) -> bool {
         self.servers.get(server).is_some_and(|server| server.record.is_up(now))
     }
 
-    /// Returns true if any server is thought to be up, or is to be tried again.
+    /// Returns true if any server counts as up, or is due for a trial.
     pub fn is_any_up(&self, now: Instant) -> bool {
         self.servers.iter().any(|server| server.record.is_up(now))
     }
@@ -279,8 +280,8 @@ impl ServerPicker {
         record.is_some_and(|record| !record.checked.is_down() && record.health.admit(now))
     }
 
-    /// Follows an operator's order for a server. [`Order::Up`] also forgets its failures and the
-    /// weight that an operator gave it.
+    /// Carries out an operator's order for a server. [`Order::Up`] also forgets the server's failures and
+    /// the weight that an operator gave it.
     pub fn order(&self, server: usize, order: Order) {
         let Some(server) = self.servers.get(server) else { return };
         let record = &server.record;
@@ -304,7 +305,7 @@ impl ServerPicker {
         tracing::info!(upstream = %self.settings.name, server = %server.label, ?order, "an operator's order");
     }
 
-    /// Gives a server another weight than the configured one.
+    /// Replaces the configured weight of a server.
     pub fn set_weight(&self, server: usize, weight: u32) {
         let Some(server) = self.servers.get(server) else { return };
         server.record.set_ordered_at(steady::millis(Instant::now()).max(1));
@@ -314,7 +315,7 @@ impl ServerPicker {
         self.reweigh();
     }
 
-    /// Passes the present weights to the method of balancing.
+    /// Passes the present weights to the balancing method.
     pub fn reweigh(&self) {
         self.balance.store(Arc::new(method(&self.settings, &self.servers)));
     }
@@ -325,17 +326,17 @@ fn method(settings: &UpstreamSettings, servers: &[Server]) -> Box<dyn BalanceMet
     balance::method(&settings.balance, servers.iter().map(|server| (&*server.label, server.weight())))
 }
 
-/// Returns true if a server in slow start takes this request: it takes a part of its usual
-/// requests.
+/// Returns true if the server takes this request. During its slow start, a server takes only a random
+/// part of its usual requests.
 fn is_due(server: &Server, now: Instant) -> bool {
     let ramp = server.record.ramp(server.settings.slow_start, now);
     ramp >= 1000 || random::number() % 1000 < ramp
 }
 
-/// The expected wait at a server in microseconds: its latency for each request in flight and this
-/// one.
+/// The expected wait at a server in microseconds: its latency times the number of requests in flight,
+/// including this one.
 fn cost(average: u64, in_flight: u32) -> u32 {
-    // A server that has not answered yet gets one request to begin with.
+    // The assumed latency of a server that has not answered yet: it gets one request at first.
     const UNKNOWN: u64 = 1_000_000;
     let average = if average == 0 && in_flight > 0 { UNKNOWN } else { average };
     u32::try_from(average.saturating_mul(u64::from(in_flight) + 1)).unwrap_or(u32::MAX)

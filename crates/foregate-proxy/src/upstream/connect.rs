@@ -34,20 +34,19 @@ use crate::tls::{Alpn, ConnectError, Connector};
 use crate::transport::socket;
 use crate::transport::stream::{Socket, Stream};
 
-/// The flow-control windows that origins are given, in bytes.
+/// The flow-control window for an origin on each stream, in bytes.
 const STREAM_WINDOW: u32 = 64 * 1024;
-/// The window of all streams of a connection together: the sum of theirs, so that clients that do
-/// not read hold back no others.
+/// The flow-control window of a whole connection. It is the sum of the windows of all streams, so that
+/// clients that do not read do not hold back others.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
-/// The buffer per stream for an origin that does not read, in bytes.
+/// The buffer of each stream for output that the origin does not read yet, in bytes.
 const SEND_BUFFER: usize = 32 * 1024;
 /// The largest frame that origins may send, in bytes: the default of HTTP/2.
 const FRAME: usize = 16 * 1024;
-/// The time limit for a connection that nobody uses any more to end.
+/// The time limit for closing an unused connection.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long the origin may still send for a stream that we have reset before it is told again, and
-/// how many such streams there may be: each frame for one that is forgotten would make another
-/// reset.
+/// The time for which streams that we have reset are remembered; [`REMEMBERED_MOST`] is their number. The
+/// origin may still send frames for such a stream. After it is forgotten, each frame causes another reset.
 const REMEMBERED: Duration = Duration::from_secs(30);
 const REMEMBERED_MOST: u32 = RESETS_PER_CONNECTION + STREAMS_PER_CONNECTION;
 
@@ -61,7 +60,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses for connections that are on behalf of no client.
+    /// The addresses for connections that are not made for a client.
     pub const NONE: &Self = &Self { client: None, local: None };
 }
 
@@ -69,12 +68,12 @@ impl Addresses {
 pub enum NewConnection {
     /// A connection for one request at a time.
     H1(Box<H1Link>),
-    /// Shared by stream.
+    /// An HTTP/2 connection, which several requests share, and a stream on it.
     H2(Lease),
 }
 
 impl NewConnection {
-    /// Returns true if it is for one request at a time.
+    /// Returns true if it is an HTTP/1 connection, for one request at a time.
     pub fn is_http1(&self) -> bool {
         matches!(self, Self::H1(_))
     }
@@ -116,7 +115,7 @@ impl Dialer {
             Err(_) => Err(Error::ConnectTimeout),
         };
         match &connected {
-            // The server's health shows in its response.
+            // A connection alone does not count as success for the server's health; a response does.
             Ok(_) => self.counters.opened.inc(),
             Err(Error::NoDescriptors) => server.record.health.inconclusive(began, self.clock.now()),
             Err(error) => {
@@ -132,9 +131,9 @@ impl Dialer {
         connected
     }
 
-    /// A place for a descriptor. Where there is none, the connections that have been idle for
-    /// longest make room, whatever upstream they belong to. Those of HTTP/2 end a little later, so
-    /// that only this many are asked for one place.
+    /// A place for a descriptor. If there is none, the connections of any upstream that have been idle for
+    /// longest are closed. HTTP/2 connections close with a delay, so a limited number of connections is
+    /// closed for one place.
     async fn place(&self) -> Option<DescriptorPlace> {
         const EVICTED_MOST: usize = 4;
         const FAREWELL: Duration = Duration::from_millis(2);
@@ -153,8 +152,8 @@ impl Dialer {
         DescriptorPlace::take_for_origin()
     }
 
-    /// `suspects` are the addresses of a name that may be the cause of a delay: those being
-    /// connected to, then the one that has accepted the connection.
+    /// Opens a connection to a server, with its PROXY header and handshakes. `suspects` gets the addresses
+    /// that may be the cause of a delay: first those being connected to, then the one that accepted.
     pub(super) async fn establish(
         &self,
         server: &Server,
@@ -221,7 +220,7 @@ impl Dialer {
                 Ok(Socket::unix(UnixStream::connect(path).await.map_err(failed)?, place))
             }
             ServerAddress::Ip(address) => Ok(Socket::tcp(tcp(*address).await.map_err(failed)?, place)),
-            // The servers of a service replace its entry.
+            // Cannot happen: a service's entry is replaced by the servers that it resolves to.
             ServerAddress::Service(_) => Err(Error::Internal),
             ServerAddress::Name { port, .. } => {
                 let resolved = server.resolved.as_ref().ok_or(Error::Internal)?;
@@ -252,7 +251,7 @@ impl Dialer {
         let (unread, unsent) = (Arc::new(Unread::default()), Arc::new(Unsent::default()));
         let told = (Arc::clone(&signs), Arc::clone(&unread), Arc::clone(&unsent));
         let stream = GuardedStream::new(stream, told, self.head_limits, FRAME);
-        // `h2` leaves fields out of a list that is as large as its limit.
+        // One more than the limit, because `h2` drops fields from a list that reaches its limit.
         let list = u32::try_from(self.head_limits.bytes).unwrap_or(u32::MAX).saturating_add(1);
         let streams = server.pool.streams_at_first();
         let (sender, mut connection) = h2::client::Builder::new()
@@ -263,8 +262,8 @@ impl Dialer {
             .max_send_buffer_size(SEND_BUFFER)
             .max_concurrent_reset_streams(REMEMBERED_MOST as usize)
             .reset_stream_duration(REMEMBERED)
-            // Frames that wait for clients that do not read must not end the connection; windows
-            // bound them.
+            // Frames that wait for slow clients must not end the connection. The flow-control windows
+            // bound them anyway.
             .data_frame_budget(usize::MAX)
             .enable_push(false)
             .handshake::<_, Piece>(stream)
@@ -288,8 +287,8 @@ impl Dialer {
             }
         };
         tokio::spawn(WatchedTask::new(driven, Arc::clone(&self.metrics)));
-        // A connection that starts with one client's PROXY header, or has its credentials, is for
-        // that client alone.
+        // A connection that begins with a client's PROXY header, or that carries a client's
+        // credentials, serves that client alone.
         if self.settings.send_proxy.is_none() && !authenticates {
             server.pool.share(shared);
         }
@@ -301,8 +300,8 @@ impl Dialer {
     }
 }
 
-/// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more; an
-/// origin that takes nothing does not keep it.
+/// Runs an HTTP/2 connection until it ends, or until it is no longer used. An origin that does not read
+/// cannot keep an unused connection open.
 async fn drive(
     mut connection: h2::client::Connection<GuardedStream<Stream>, Piece>,
     signs: &Signs,
@@ -321,12 +320,12 @@ async fn drive(
     }
 }
 
-/// A connection that is reset if it is closed, until [`Stream::close_in_order`]: also where its
-/// handshake fails.
+/// Opens a TCP connection. If it is closed before [`Stream::close_in_order`] is called, such as after a
+/// failed handshake, it is reset.
 pub(super) async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // If the connection is dropped while it is being made, the system may have completed it
-    // already, and would keep its port for a minute.
+    // If the future is dropped while it connects, the system may have completed the connection
+    // already. Without a reset, it would keep the port for a minute.
     socket::set_reset(&SockRef::from(&socket), true)?;
     socket::prepare(&SockRef::from(&socket), Some(address))?;
     socket.connect(address).await

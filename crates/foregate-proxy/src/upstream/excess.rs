@@ -1,31 +1,31 @@
 //! Bytes that an origin sends after the end of a response: a body after a head that has none, a
 //! second response, a stray line break.
 //!
-//! Bytes that have come end their connection. Bytes that come late, once the connection serves
-//! another request, cannot be told from that request's response. So a server that has sent such
-//! bytes loses the reuse of connections where they are likeliest to come late: after responses that
-//! have no body whatever their heads say.
+//! A connection on which such bytes have arrived is closed. But bytes that arrive late, when the
+//! connection already serves another request, look like the response to that request. Late bytes are
+//! most likely after a response that never has a body, whatever its head says. Once a server has sent
+//! excess bytes, its connections are therefore not reused after such responses.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a server that has sent bytes behind a response is distrusted, from the last time on.
+/// The time for which a server is distrusted after it last sent excess bytes.
 pub(super) const DISTRUSTED_FOR: Duration = Duration::from_mins(10);
 
-/// Excess bytes of one server: the responses to be counted, and how long it is distrusted for them.
+/// The excess bytes of one server: the number of uncounted responses, and the end of the distrust.
 #[derive(Debug)]
 pub(super) struct Excess {
     /// The number of responses with excess bytes that have not been counted yet.
     uncounted: AtomicU64,
-    /// Milliseconds after `epoch` until which the server is distrusted; 0 before the first time.
+    /// The end of the distrust, in milliseconds after `epoch`; 0 if there was none yet.
     until: AtomicU64,
-    /// The distrust is new, and operators have not been told.
+    /// True if the distrust is new, and operators have not been told of it.
     is_news: AtomicBool,
     epoch: Instant,
 }
 
 impl Excess {
-    /// For a server that has sent no excess bytes.
+    /// Creates the state of a server that has sent no excess bytes.
     pub(super) fn new() -> Self {
         Self {
             uncounted: AtomicU64::new(0),
@@ -52,19 +52,19 @@ impl Excess {
         }
     }
 
-    /// The rest of the time for which it is distrusted.
+    /// The remaining time of the distrust.
     pub(super) fn left(&self, now: Instant) -> Duration {
         Duration::from_millis(self.until.load(Ordering::Relaxed).saturating_sub(self.millis(now)))
     }
 
-    /// Distrusts the server for a while, as another process has reason to.
+    /// Distrusts the server for `span`, because another process has seen excess bytes.
     pub(super) fn distrust(&self, span: Duration, now: Instant) {
         if !span.is_zero() {
             self.until.fetch_max(self.millis(now + span.min(DISTRUSTED_FOR)), Ordering::Relaxed);
         }
     }
 
-    /// How many responses are to be counted, and whether operators are to be told.
+    /// Takes the number of uncounted responses. The second value is true if operators should be told.
     pub(super) fn take(&self) -> Option<(u64, bool)> {
         if self.uncounted.load(Ordering::Relaxed) == 0 {
             return None;
@@ -78,8 +78,8 @@ impl Excess {
     }
 }
 
-/// Returns true if bytes may be the start of a response: if they are not, on a connection that has
-/// served others, they are left over from an earlier response.
+/// Returns true if bytes may be the start of a response. On a reused connection, other bytes are left
+/// over from an earlier response.
 pub(super) fn may_be_response(bytes: &[u8]) -> bool {
     const START: &[u8] = b"HTTP/";
     bytes.iter().zip(START).all(|(byte, expected)| byte == expected)

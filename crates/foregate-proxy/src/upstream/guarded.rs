@@ -1,5 +1,5 @@
-//! The byte stream of an HTTP/2 connection to an origin: its signs of life, without malformed
-//! header blocks.
+//! The byte stream of an HTTP/2 connection to an origin. It records signs of life, and keeps malformed
+//! header blocks away from `h2`.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -20,38 +20,38 @@ use crate::tls::Refusal;
 use crate::transport::buffer::Buffer;
 use crate::transport::frames::{Frame, Frames, PREFACE, flag, kind};
 
-/// WINDOW_UPDATE that opens the connection's window by nothing: `h2` answers it with GOAWAY (RFC
-/// 9113, section 6.9).
+/// A WINDOW_UPDATE frame of the connection with an increment of 0. `h2` responds to it with GOAWAY (RFC
+/// 9113, section 6.9), which ends the connection.
 const POISON: [u8; 13] = [0, 0, 4, kind::WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// The facts about a connection that its bytes reveal. Shared with its streams.
+/// The facts about a connection that its bytes reveal. The connection's streams share them.
 #[derive(Debug)]
 pub struct Signs {
     born: Instant,
-    /// Microseconds from `born` to the last read that gave something.
+    /// The last read that returned bytes, in microseconds after `born`.
     read: AtomicU64,
-    /// The time of the first stream that was opened since that read.
+    /// The opening of the first stream since that read, in microseconds after `born`.
     asked: AtomicU64,
-    /// The stream of the last header block; 0 for none.
+    /// The stream on which the last header block began; 0 before the first one.
     answered: AtomicU32,
-    /// The connection accepts no more streams.
+    /// True if the connection accepts no more streams.
     closed: AtomicBool,
-    /// The stream that broke the connection; 0 if it is unknown.
+    /// The stream whose frames broke the connection; 0 if unknown.
     culprit: AtomicU32,
-    /// The origin has flooded it with frames.
+    /// True if the origin has flooded the connection with frames.
     flooded: AtomicBool,
-    /// Microseconds from `born` to the last refusal that was held against the origin.
+    /// The last refusal that was counted as a failure of the origin, in microseconds after `born`.
     blamed: AtomicU64,
-    /// The number of its streams that we have reset.
+    /// The number of streams that we have reset.
     resets: AtomicU32,
     /// The streams with heads that were too large.
     too_large: Mutex<Vec<u32>>,
-    /// The origin has ended the handshake after all.
+    /// The alert of an origin that rejected our certificate after the handshake.
     refusal: OnceLock<Refusal>,
 }
 
 impl Signs {
-    /// For a new connection.
+    /// The signs of a new connection.
     pub fn new(now: Instant) -> Self {
         Self {
             born: now,
@@ -68,7 +68,7 @@ impl Signs {
         }
     }
 
-    /// Why the origin has ended a handshake that was over for us.
+    /// The alert of an origin that rejected our certificate after the handshake.
     pub fn refusal(&self) -> Option<Refusal> {
         self.refusal.get().copied()
     }
@@ -78,50 +78,50 @@ impl Signs {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if it accepts no more streams.
+    /// Returns true if the connection accepts no more streams.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Returns true if it was ended because the origin has flooded it with frames.
+    /// Returns true if the connection was ended because the origin flooded it with frames.
     pub fn is_flooded(&self) -> bool {
         self.flooded.load(Ordering::Relaxed)
     }
 
-    /// How many of its streams we have reset: origins bear only this many.
+    /// The number of streams that we have reset. Origins tolerate only a limited number of resets.
     pub fn resets(&self) -> u32 {
         self.resets.load(Ordering::Relaxed)
     }
 
-    /// A stream is opened. A connection that has nothing to say is silent only from here on; one
-    /// that was asked before, and has said nothing since, is so from then on.
+    /// Records that a stream is opened. The silence of an idle connection counts from now on. If an
+    /// earlier request still waits for the first byte, the silence counts from that request on.
     pub fn was_asked(&self, now: Instant) {
         if self.asked.load(Ordering::Relaxed) <= self.read.load(Ordering::Relaxed) {
             self.asked.store(self.since_born(now), Ordering::Relaxed);
         }
     }
 
-    /// Returns true if it got a request, and nothing has been read for this long.
+    /// Returns true if nothing was read from the connection for `span`, although it had a request.
     pub fn is_silent_for(&self, span: Duration, now: Instant) -> bool {
         let since = self.read.load(Ordering::Relaxed).max(self.asked.load(Ordering::Relaxed));
         now.saturating_duration_since(self.born + Duration::from_micros(since)) >= span
     }
 
-    /// Returns true if a part of a response on this stream may not have been reported: a header
-    /// block is reported once it is complete, and no other frame comes in between (RFC 9113,
-    /// section 4.3), so that only the last one can be a part.
+    /// Returns true if a header block on this stream may have arrived in part. `h2` reports a header
+    /// block only when it is complete. No other frame comes within a header block (RFC 9113, section
+    /// 4.3), so only the last one can be incomplete.
     pub fn has_begun(&self, stream: u32) -> bool {
         self.answered.load(Ordering::Relaxed) == stream
     }
 
-    /// Returns true if it has answered any request.
+    /// Returns true if the connection has brought any response.
     pub fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns true if the refusal of a stream, opened at `opened`, counts against the origin:
-    /// nothing was answered yet. Streams that are refused at once have the same cause, which counts
-    /// once.
+    /// Returns true if the refusal of a stream, opened at `opened`, counts as a failure of the origin.
+    /// It does so if the connection has not brought any response yet. If several streams are refused
+    /// at the same time, only one of them counts, because the cause is the same.
     pub fn is_to_blame(&self, opened: u64, now: Instant) -> bool {
         let now = self.since_born(now);
         let blame = |blamed| (opened >= blamed).then_some(now + 1);
@@ -140,7 +140,7 @@ impl Signs {
 
     fn is_refused_by(&self, error: &io::Error) {
         if let Some(refusal) = Refusal::of(error) {
-            // There is at most one reason.
+            // A value that is set already is kept: it is the same alert.
             let _ = self.refusal.set(refusal);
         }
     }
@@ -149,13 +149,13 @@ impl Signs {
         self.read.store(self.since_born(now), Ordering::Relaxed);
     }
 
-    /// Microseconds from when the connection was made.
+    /// The time from the start of the connection to `now`, in microseconds.
     pub fn since_born(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.born).as_micros()).unwrap_or(u64::MAX)
     }
 }
 
-/// `h2`'s side of the stream.
+/// The byte stream that `h2` reads and writes.
 #[derive(Debug)]
 pub struct GuardedStream<IO> {
     io: IO,
@@ -167,15 +167,15 @@ pub struct GuardedStream<IO> {
     unread: Arc<Unread>,
     /// The pending output for the origin.
     unsent: Arc<Unsent>,
-    /// `h2` has been made to end the connection.
+    /// True if `h2` has got [`POISON`], which ends the connection.
     poisoned: bool,
-    /// Frames of our own that are being written. They stand between whole frames of `h2`.
+    /// Our own frames that are being written, always between whole frames of `h2`.
     own: Buffer,
 }
 
 impl<IO> GuardedStream<IO> {
-    /// For a new connection with these limits on heads and trailers, and frames of at most
-    /// `frame_limit` bytes.
+    /// Wraps a new connection. `limits` apply to heads and trailers; a frame has at most `frame_limit`
+    /// bytes.
     pub fn new(
         io: IO,
         (signs, unread, unsent): (Arc<Signs>, Arc<Unread>, Arc<Unsent>),
@@ -187,8 +187,8 @@ impl<IO> GuardedStream<IO> {
         Self { io, gate, sent, received, signs, unread, unsent, poisoned: false, own: Buffer::new() }
     }
 
-    /// Gives `h2` the held input, or input that makes it end the connection; returns true if there
-    /// was some.
+    /// Gives `h2` checked input or, after a fault, the input that ends the connection. Returns true if
+    /// it gave any.
     fn give_ready(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let ready = self.gate.ready();
         if !ready.is_empty() {
@@ -205,7 +205,7 @@ impl<IO> GuardedStream<IO> {
         self.signs.culprit.store(self.gate.culprit().unwrap_or(0), Ordering::Relaxed);
         self.signs.flooded.store(self.gate.is_flood(), Ordering::Relaxed);
         self.signs.close();
-        // Without room for it, the connection still ends, but without GOAWAY.
+        // If the buffer has no room for it, the connection ends without GOAWAY.
         let fits = buffer.remaining() >= POISON.len();
         if fits {
             buffer.put_slice(&POISON);
@@ -219,7 +219,7 @@ impl<IO> GuardedStream<IO> {
             self.unsent.received(&frame);
             match frame.kind {
                 kind::HEADERS => self.signs.answered.store(frame.stream, Ordering::Relaxed),
-                // The origin has had enough of our resets.
+                // The origin tolerates no more of our resets.
                 kind::RST_STREAM if frame.code() == Reason::ENHANCE_YOUR_CALM => self.signs.close(),
                 _ => {}
             }
@@ -246,7 +246,8 @@ impl<IO> GuardedStream<IO> {
     }
 }
 
-/// The code of a RST_STREAM, and the length of a DATA frame's padding.
+/// The number of wanted payload bytes: the error code of a RST_STREAM, or the padding length of a DATA
+/// frame.
 fn wanted_of_received(frame: &Frame) -> usize {
     match frame.kind {
         kind::RST_STREAM => 4,
@@ -283,7 +284,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for GuardedStream<IO> {
                 self.signs.too_large.lock().extend(too_large);
             }
             if self.gate.is_leaving() {
-                // Before `h2` has seen it: nobody needs to learn it by a failure.
+                // The GOAWAY is noted before `h2` has seen it, so that no request fails to open a stream.
                 self.signs.close();
             }
             buffer.set_filled(before + passed);
@@ -336,7 +337,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for GuardedStream<IO> {
         self.io.is_write_vectored()
     }
 
-    /// `h2` flushes after whole header blocks alone, where frames of our own may stand.
+    /// Writes our own frames as well. `h2` flushes only between whole header blocks, so they cannot end up
+    /// within one.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         ready!(this.poll_own(cx))?;

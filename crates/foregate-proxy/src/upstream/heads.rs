@@ -1,5 +1,5 @@
-//! Heads that origins get and send: those of HTTP/1 written from the canonical request, those of
-//! HTTP/2 as `h2` has them.
+//! The heads of requests to origins and of their responses: HTTP/1 heads are written from the canonical
+//! request, HTTP/2 heads are converted for and from `h2`.
 
 use foregate_wire::serialise::{
     end_head, write_content_length, write_field, write_fields, write_request_line,
@@ -14,8 +14,8 @@ use crate::link::{LinkError, fields};
 use crate::message::request::Request;
 use crate::settings;
 
-/// Looks for malformed chunks in the part of a body that has come with its head: found now, they
-/// can still be answered with a status; later ones can only break the response off.
+/// Looks for malformed chunks in the part of a body that arrived with its head. If one is found now, the
+/// client can still get an error status; a later one can only break off the response.
 pub(super) fn check_chunks(ahead: &[u8], limits: &HeadLimits) -> Result<(), Error> {
     let mut decoder = BodyDecoder::new(BodyLength::Chunked, limits);
     let mut trailers = HeaderList::default();
@@ -36,7 +36,7 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settin
     write_request_line(out, &request.head.method, request.target_for_origin());
     write_field(out, b"Host", request.origin_authority(upstream).as_bytes());
     write_fields(out, &request.head.headers);
-    // The field is meant for the next hop alone (RFC 9110, section 10.1.4).
+    // `TE` is meant for the next hop alone, so `Connection` must name it (RFC 9110, section 10.1.4).
     let takes_trailers = request.head.headers.contains(NameId::Te);
     match (request.upgrade.is_some(), takes_trailers) {
         (true, true) => write_field(out, b"Connection", b"Upgrade, TE"),
@@ -101,7 +101,7 @@ pub(super) fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: 
     fields::append(&mut head.headers, map);
 }
 
-/// Applies the limits that h2 does not check, as for HTTP/1.
+/// Applies the limits of HTTP/1 heads that `h2` does not check.
 pub(super) fn is_within(fields: &http::HeaderMap, limits: &HeadLimits) -> Result<(), Error> {
     if fields.len() > limits.fields {
         return Err(Error::Response(ResponseError::TooManyFields));

@@ -8,29 +8,29 @@ use parking_lot::Mutex;
 use super::health_state::{Moment, PassiveHealth};
 use crate::settings::Eject;
 
-/// Answers in a row after which it is no longer.
+/// The number of answers in a row after which a server that was down is up again.
 const SUCCESSES_UNTIL_UP: u32 = 2;
-/// The time that other requests wait for the result of a trial. A hanging server would otherwise
-/// get all of them until the first has given up.
+/// The time for which a trial keeps other requests away from a server. Otherwise a hanging server would
+/// get all requests until the first one gives up.
 const TRIAL: Duration = Duration::from_secs(10);
-/// A server that fails again within this time after it came up is passed over for longer than
-/// before.
+/// The time after a server came up in which a new failure is a relapse: the server is then avoided for
+/// longer than before.
 const RELAPSE: Duration = Duration::from_secs(30);
-/// How often the span of failure may double.
+/// The most relapses that double the time for which a server is avoided.
 const DOUBLED_MOST: u32 = 16;
-/// How long a server's failures are not told of again: one that fails and answers in turns would
-/// fill the log.
+/// The time for which further failures of a server are not logged. A server that fails and answers in
+/// turns would otherwise fill the log.
 const TOLD_FOR: Duration = Duration::from_secs(10);
 
-/// Judges a server by the results of requests. After some failures in a row it is avoided
-/// for a while, then tried with one request at a time, until it has answered more than once.
+/// The health of a server according to the results of requests. After some failures in a row, the server
+/// is avoided for a while. Then it gets one request at a time, until it has answered more than once.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// Failures in a row. Written with `record` locked; a server that is well is known without a
-    /// lock.
+    /// The number of failures in a row. It is written only while `record` is locked, but read without the
+    /// lock, so that requests to a healthy server take no lock.
     failures: AtomicU32,
-    /// Milliseconds after `epoch` until which the server is passed over; 0 when it is up. Written
-    /// with `record` locked.
+    /// The end of the time for which the server is avoided, in milliseconds after `epoch`; 0 while it is
+    /// up. It is written only while `record` is locked.
     down_until: AtomicU64,
     record: Mutex<HealthRecord>,
     epoch: Instant,
@@ -38,16 +38,16 @@ pub(super) struct Health {
 
 #[derive(Debug, Default)]
 struct HealthRecord {
-    /// Answers in a row since it is passed over.
+    /// The number of answers in a row since the server was last avoided.
     successes: u32,
-    /// Since when a request tests whether the server answers again. Other requests wait for the result until
-    /// `down_until`.
+    /// The start of a trial: a request that tests whether the server answers again. Other requests avoid the server
+    /// until `down_until`.
     trial: Option<Instant>,
-    /// Milliseconds after `epoch` before which failures are not told of.
+    /// The time before which failures are not logged again, in milliseconds after `epoch`.
     quiet_until: u64,
-    /// Operators were told that the server fails, and not yet that it answers again.
+    /// True if operators were told that the server fails, but not yet that it answers again.
     told: bool,
-    /// When the server came up last, and how often it has failed again soon afterwards.
+    /// The time at which the server last came up; `relapses` counts the times that it soon failed again.
     up_at: Option<Instant>,
     relapses: u32,
 }
@@ -62,7 +62,7 @@ pub(super) enum News {
 }
 
 impl Health {
-    /// A server of which nothing is known: it is up.
+    /// The health of an unknown server: it is up.
     pub(super) fn new() -> Self {
         Self {
             failures: AtomicU32::new(0),
@@ -88,8 +88,8 @@ impl Health {
         until == 0 || until <= self.millis(now)
     }
 
-    /// Returns true if a request may go to the server now. A trial admits this request alone for a
-    /// while.
+    /// Returns true if a request may go to the server now. If the server is due for a trial, this request
+    /// becomes the trial, and no other one is admitted for a while.
     pub(super) fn admit(&self, now: Instant) -> bool {
         if self.down_until.load(Ordering::Relaxed) == 0 {
             return true;
@@ -98,7 +98,7 @@ impl Health {
         if !self.is_up(now) {
             return false;
         }
-        // The server may have come up in the meantime.
+        // The server may have come up before the lock was taken.
         if self.is_down() {
             record.trial = Some(now);
             self.pass_over(self.millis(now), TRIAL);
@@ -126,8 +126,9 @@ impl Health {
         std::mem::take(&mut record.told).then_some(News::Answers)
     }
 
-    /// Records a request, sent at `began`, that ended without an answer and without a sign of the server's health. If the request was the trial of a
-    /// failed server, the next request becomes the trial. A request that began before the trial changes nothing.
+    /// Records a request, sent at `began`, that ended without a sign of the server's health. If it was the trial of a
+    /// failed server, the next request becomes the trial instead. A request that began before the trial changes
+    /// nothing.
     pub(super) fn inconclusive(&self, began: Instant, now: Instant) {
         if self.down_until.load(Ordering::Relaxed) == 0 {
             return;
@@ -143,14 +144,14 @@ impl Health {
     pub(super) fn failed(&self, now: Instant, eject: &Eject) -> Option<News> {
         let mut record = self.record.lock();
         if !self.is_up(now) && record.trial.is_none() {
-            // Many requests fail at once when a server goes down; that is one failure.
+            // When a server goes down, many requests fail at once. They count as one failure.
             return None;
         }
         let failures = self.failures().saturating_add(1);
         self.take_out(&mut record, failures, now, eject)
     }
 
-    /// Passes the server over at once, whatever it has failed on before.
+    /// Avoids the server from now on, no matter how often it failed before.
     pub(super) fn eject(&self, now: Instant, eject: &Eject) -> Option<News> {
         let mut record = self.record.lock();
         if !self.is_up(now) && record.trial.is_none() {
@@ -171,7 +172,7 @@ impl Health {
         self.down_until.store(0, Ordering::Relaxed);
     }
 
-    /// The state, for a process that takes over.
+    /// The state, for the process that takes over from this one.
     pub(super) fn save(&self, now: Instant) -> PassiveHealth {
         let record = self.record.lock();
         let up_for = record.up_at.map(|at| now.saturating_duration_since(at)).filter(|span| *span < RELAPSE);
@@ -180,21 +181,21 @@ impl Health {
             down: self.is_down(),
             wait: self.down_until.load(Ordering::Relaxed).saturating_sub(self.millis(now)),
             successes: record.successes,
-            // Those of long ago do not count any more.
+            // Relapses of long ago no longer count.
             relapses: if self.is_down() || up_for.is_some() { record.relapses } else { 0 },
             up_for: up_for.map(millis),
             told: record.told,
         }
     }
 
-    /// Returns true if the server came up here after this moment.
+    /// Returns true if this process has seen the server come up after `moment`.
     pub(super) fn came_up_since(&self, moment: Option<Instant>) -> bool {
         let up_at = self.record.lock().up_at;
         !self.is_down() && up_at.zip(moment).is_some_and(|(up, moment)| up > moment)
     }
 
-    /// Takes over the state of another process. Returns true if it has changed. No server is avoided for longer than
-    /// `longest`.
+    /// Takes over the state of another process. Returns true if the state changed. The server is avoided for no longer
+    /// than `longest`.
     pub(super) fn restore(
         &self,
         state: &PassiveHealth,
@@ -203,7 +204,7 @@ impl Health {
         longest: Duration,
     ) -> bool {
         let mut record = self.record.lock();
-        // A server that this process has found to be down is one.
+        // A running process takes over failures alone, and only for a server that it believes to be up.
         if moment == Moment::Later && (!state.down || self.is_down()) {
             return false;
         }
@@ -212,7 +213,7 @@ impl Health {
             (None, if down { state.successes } else { 0 }, state.told);
         record.relapses = state.relapses;
         record.up_at = state.up_for.and_then(|span| now.checked_sub(Duration::from_millis(span)));
-        // At least one failure, since answers only count after a failure.
+        // A server that is down needs at least one failure, because answers only count after a failure.
         self.failures.store(state.failures.max(u32::from(down)), Ordering::Relaxed);
         match down {
             true => self.pass_over(self.millis(now), Duration::from_millis(state.wait).min(longest)),
@@ -238,7 +239,7 @@ impl Health {
         let doubled = beyond.saturating_add(record.relapses).min(DOUBLED_MOST);
         let span = eject.first.saturating_mul(2u32.saturating_pow(doubled)).min(eject.longest);
         let now = self.millis(now);
-        // Spread by up to an eighth, so that many proxies do not come back to a server at once.
+        // Adds up to an eighth, so that many proxies do not return to a server at the same time.
         let jitter = Duration::from_millis(now % (millis(span) / 8).max(1));
         self.pass_over(now, span + jitter);
         if now < record.quiet_until || std::mem::replace(&mut record.told, true) {

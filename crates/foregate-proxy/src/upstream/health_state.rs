@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 pub enum Moment {
     /// Before this process serves, and has no state of its own.
     Start,
-    /// While this process serves: its own experience counts, and the other process adds orders and failures.
+    /// While this process serves: its own observations have priority, and the other process only adds orders and
+    /// failures.
     Later,
 }
 
@@ -17,7 +18,7 @@ pub enum Moment {
 pub(super) struct PassiveHealth {
     pub(super) failures: u32,
     pub(super) down: bool,
-    /// Milliseconds until the server is tried again.
+    /// The time until the server is tried again, in milliseconds.
     pub(super) wait: u64,
     pub(super) successes: u32,
     pub(super) relapses: u32,

@@ -1,4 +1,4 @@
-//! A second attempt beside one that has brought no response yet: the first response counts.
+//! Hedging: a second attempt in parallel to one without a response yet. The first response counts.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::message::request::Request;
 use crate::time::clock;
 
-/// The most interim responses to a second attempt. Beyond it, the attempt has failed.
+/// The most interim responses to a second attempt. If there are more, the attempt has failed.
 const INTERIM_MOST: usize = 16;
 
 /// The outcome of two attempts.
@@ -28,12 +28,12 @@ pub(super) enum Hedged {
     SecondFailed,
 }
 
-/// A second attempt, until it is dropped.
+/// A second attempt. Dropping it cancels the attempt.
 pub(super) struct HedgedAttempt<'a> {
     upstream: &'a Arc<Upstream>,
     server: usize,
     began: Instant,
-    /// Nothing is known of the server yet.
+    /// True until the attempt has a result.
     is_open: bool,
     answer: HedgedAnswer<'a>,
 }
@@ -41,7 +41,7 @@ pub(super) struct HedgedAttempt<'a> {
 type HedgedAnswer<'a> = Pin<Box<dyn Future<Output = Result<(Origin, ResponseHead), Error>> + Send + 'a>>;
 
 impl<'a> HedgedAttempt<'a> {
-    /// Begins it, with a request that has no body.
+    /// Begins a second attempt. The request has no body.
     pub(super) fn begin(
         upstream: &'a Arc<Upstream>,
         server: usize,
@@ -72,7 +72,7 @@ impl<'a> HedgedAttempt<'a> {
         polled
     }
 
-    /// Its response counts. Returns its server, and when it began.
+    /// Marks the attempt as the one whose response counts. Returns its server and start time.
     pub(super) fn has_won(&mut self) -> (usize, Instant) {
         self.is_open = false;
         (self.server, self.began)
@@ -94,7 +94,8 @@ async fn ask(origin: &mut Origin, upstream: &Upstream, request: &Request) -> Res
     for _ in 0..INTERIM_MOST {
         poll_fn(|cx| {
             if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
-                // An origin may close its side and still have an answer, which comes next.
+                // An error in sending is ignored: the origin may have closed its side after a response,
+                // which is read next.
             }
             origin.poll_head(cx, &upstream.connections, &mut head)
         })

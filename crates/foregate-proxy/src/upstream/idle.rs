@@ -1,4 +1,4 @@
-//! Connections of HTTP/1 that wait for their next request.
+//! Idle HTTP/1 connections.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -13,29 +13,29 @@ use crate::limits::descriptors::OfClient;
 use crate::link::H1Link;
 use crate::settings::UpstreamSettings;
 
-/// The facts about an HTTP/1 connection from its start.
+/// The facts about an HTTP/1 connection that are known from its start.
 #[derive(Debug)]
 pub struct ConnectionStart {
     /// When the connection was made.
     pub born: Instant,
-    /// The address that it leads to, if its server's name may have several: a broken connection
-    /// does not tell its address.
+    /// The peer's address, if the server's name may have several. It is stored because a broken
+    /// connection no longer reveals it.
     pub address: Option<IpAddr>,
-    /// Counts the connection for the client that it serves; none while the connection is idle.
+    /// Counts the connection for the client that it serves; `None` while the connection is idle.
     pub of_client: Option<OfClient>,
-    /// The client's connection that it belongs to, if it serves that one alone. Once that has
-    /// ended, this one serves no request any more.
+    /// The client connection that this connection belongs to, if it serves that one alone. After the
+    /// client connection has ended, this one serves no more requests.
     pub own: Option<Weak<OwnConnections>>,
-    /// The turn in which it is used, where the client authenticates on it.
+    /// The client's turn to use the connection, if the client authenticates on it.
     pub turn: Option<OwnTurn>,
-    /// Counts it among the open connections of its pool.
+    /// Counts the connection among the open ones of its pool.
     pub(super) open: Option<OpenCount>,
-    /// Counts it among the connections of its server.
+    /// Counts the connection among those of its server.
     pub _of_server: Option<OpenConnection>,
 }
 
 impl ConnectionStart {
-    /// Of a connection that is made at `born`, and leads to `address`.
+    /// The facts of a new connection to `address`, made at `born`.
     pub fn new(born: Instant, address: Option<IpAddr>) -> Box<Self> {
         Box::new(Self { born, address, of_client: None, own: None, turn: None, open: None, _of_server: None })
     }
@@ -67,14 +67,15 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Returns true if it belongs to this connection of a client.
+    /// Returns true if this idle connection belongs to the client connection `own`.
     pub(super) fn is_of(&self, own: *const OwnConnections) -> bool {
         self.made.own.as_ref().is_some_and(|of| std::ptr::eq(of.as_ptr(), own))
     }
 }
 
-/// The idle connections of HTTP/1, each list from the one that has been idle for longest. Those of
-/// one client's connection are in lists of their own, so that other requests do not search them.
+/// The idle HTTP/1 connections. Each list begins with the one that has been idle for longest.
+/// Connections that each belong to one client connection are in the list `own`, so that other requests
+/// do not search them.
 #[derive(Debug, Default)]
 pub(super) struct IdleLists {
     pub(super) common: VecDeque<Idle>,
@@ -92,21 +93,22 @@ impl IdleLists {
         list.push_back(entry);
     }
 
-    /// Makes room: the longer list loses its oldest, so that those of one kind do not push out the
-    /// others.
+    /// Removes the oldest connection of the longer list to make room. Connections of one kind therefore do
+    /// not displace the other kind.
     pub(super) fn pop_for_room(&mut self) -> Option<Idle> {
         if self.own.len() > self.common.len() { self.own.pop_front() } else { self.common.pop_front() }
     }
 
-    /// Takes a connection that may serve all clients: the last used one. If the origin has an idle
-    /// limit, it takes the oldest one after half of the limit, as long as no more are open than the
-    /// load needs. A connection beyond the limit comes first, as it has probably ended. `open` is
-    /// the number of connections, including those in use.
+    /// Takes a connection that may serve all clients, usually the one used last. But if the origin's
+    /// idle limit is known, and the oldest connection has been idle for half of it, the oldest one is
+    /// taken, unless more connections are open than the load needs. A connection beyond the limit is
+    /// always taken first, because it has probably ended. `open` is the number of connections, including
+    /// those in use.
     pub(super) fn pop_common(&mut self, limit: Option<Duration>, open: usize, now: Instant) -> Option<Idle> {
         let Some(limit) = limit else { return self.common.pop_back() };
         let idle = now.saturating_duration_since(self.common.front()?.since);
         let others = open.saturating_sub(self.own.len());
-        // This request's is in use from here on.
+        // The connection of this request counts as in use already.
         let in_use = (others + 1).saturating_sub(self.common.len());
         let needed = self.peak.note(in_use, now);
         let is_turn = idle >= limit || idle >= limit / 2 && others <= needed;

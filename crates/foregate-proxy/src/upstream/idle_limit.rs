@@ -1,26 +1,26 @@
 //! How long an origin keeps an unused connection open, and how many connections the load needs.
 //!
-//! The connection used last is used first, so that those that are not needed grow old and end. An
-//! origin with a short idle limit then also closes connections that the next peak of the load
-//! needs. Once such closes have shown the limit, the oldest connections are used in turn before it,
-//! as many as were in use at a time a moment ago.
+//! Usually, a request gets the connection that was used last, so that surplus connections grow old and
+//! are closed. An origin with a short idle limit then also closes connections that the next peak of the
+//! load needs. Once such closes have revealed the limit, the oldest connections are used before they
+//! reach it. This keeps as many connections open as were recently in use at the same time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// For how long a peak of connections in use counts, at least; at most twice as long.
+/// The least time for which a peak of connections in use is remembered; at most it is twice as long.
 const PEAK_COUNTS_FOR: Duration = Duration::from_secs(10);
 
 /// The idle limit of an origin, as learned from its connections.
 #[derive(Debug, Default)]
 pub(super) struct IdleLimit {
-    /// Microseconds; 0 as long as nothing is known.
+    /// The limit in microseconds; 0 while it is unknown.
     micros: AtomicU64,
 }
 
 impl IdleLimit {
-    /// The shortest time without a request after which a connection was found closed; `None` as
-    /// long as none was.
+    /// The shortest idle time after which a connection was found closed; `None` before the first such
+    /// connection.
     pub(super) fn get(&self) -> Option<Duration> {
         match self.micros.load(Ordering::Relaxed) {
             0 => None,
@@ -28,7 +28,7 @@ impl IdleLimit {
         }
     }
 
-    /// A connection was found closed by the origin after so long without a request.
+    /// Records that the origin closed a connection that was idle for `idle`.
     pub(super) fn closed_after(&self, idle: Duration) {
         let micros = micros(idle);
         if self.get().is_none_or(|limit| idle < limit) {
@@ -36,8 +36,8 @@ impl IdleLimit {
         }
     }
 
-    /// A connection was found open after this time. A shorter limit was then not a limit: an origin
-    /// that restarts closes all of its connections.
+    /// Records that a connection was still open after `idle`. If the learned limit is shorter, it was
+    /// wrong: the origin may have closed its connections because it restarted.
     pub(super) fn open_after(&self, idle: Duration) {
         if self.get().is_some_and(|limit| idle > limit) {
             self.micros.store(micros(idle * 2), Ordering::Relaxed);
@@ -49,7 +49,7 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
-/// The most connections that were in use at a time.
+/// The recent peak of connections that were in use at the same time.
 #[derive(Debug, Default)]
 pub(super) struct Peak {
     since: Option<Instant>,
@@ -58,7 +58,7 @@ pub(super) struct Peak {
 }
 
 impl Peak {
-    /// Records this many in use; returns the most of the last ten to twenty seconds.
+    /// Records the number of connections in use, and returns the peak of the last 10 to 20 seconds.
     pub(super) fn note(&mut self, in_use: usize, now: Instant) -> usize {
         let since = *self.since.get_or_insert(now);
         let span = now.saturating_duration_since(since);

@@ -1,5 +1,6 @@
-//! The knowledge about servers, for the next process: their health, the orders of operators, and the behaviour of their
-//! connections. The format is JSON: a version skips fields that it does not know, and uses defaults for missing ones.
+//! The knowledge about servers that the next process takes over: their health, the orders of operators, and the
+//! behaviour of their connections. The format is JSON. A reader skips unknown fields, and uses defaults for missing
+//! ones, so that different versions understand each other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +17,10 @@ use super::record::{Order, ServerRecord};
 use super::server::Server;
 use crate::time::steady;
 
-/// Servers whose state goes to another process; that of others is found out again.
+/// The most servers whose state is passed to another process. That process starts without knowledge of
+/// further servers.
 const SERVERS_MOST: usize = 20_000;
-/// Bytes of a reason.
+/// The most bytes of a reason.
 const REASON_MOST: usize = 300;
 
 /// The state of a server's health.
@@ -27,20 +29,22 @@ const REASON_MOST: usize = 300;
 pub(super) struct HealthState {
     upstream: String,
     server: String,
-    /// The way in which it is probed: the results of other probes say nothing.
+    /// The settings of the server's probe. The results of a different probe are not taken over.
     probe: String,
     pub(super) passive: PassiveHealth,
     pub(super) active: ActiveHealth,
-    /// `up`, `drain` or `down`, by an operator.
+    /// An operator's order: `up`, `drain` or `down`.
     order: String,
     weight: Option<u32>,
-    /// When an operator last changed one of these, milliseconds of the steady clock; 0 for never.
+    /// The time at which an operator last changed `order` or `weight`, in milliseconds of the steady clock; 0 for
+    /// never.
     ordered_at: u64,
-    /// When this state was written, milliseconds of the steady clock; 0 where the other version does not say so.
+    /// The time at which this state was written, in milliseconds of the steady clock; 0 if it was written by a version
+    /// that does not record the time.
     saved_at: u64,
     ejections: u64,
     reason: String,
-    /// Of the last change, milliseconds of the Unix clock.
+    /// The time of the last change, in milliseconds of the Unix clock.
     since: u64,
 }
 
@@ -50,15 +54,16 @@ pub(super) struct HealthState {
 pub(super) struct OriginState {
     upstream: String,
     server: String,
-    /// The configured protocol; what earlier connections showed under another protocol does not count.
+    /// The configured protocol. If it has changed, the observations here do not count.
     protocol: String,
-    /// The connection that was made last speaks HTTP/1.
+    /// True if the connection that was made last uses HTTP/1.
     pub(super) http1: bool,
-    /// The number of streams that an HTTP/2 connection takes.
+    /// The number of streams that an HTTP/2 connection allows.
     pub(super) streams: u32,
-    /// Milliseconds for which it is distrusted, as it has sent bytes after the end of a response.
+    /// The remaining time in milliseconds for which the server is distrusted, because it sent bytes after
+    /// the end of a response.
     pub(super) distrusted_for: u64,
-    /// Microseconds after which it closes an idle connection; 0 where nothing is known.
+    /// The time in microseconds after which the server closes an idle connection; 0 if unknown.
     pub(super) idle_limit: u64,
 }
 
@@ -73,12 +78,12 @@ fn encoded<T: Serialize>(states: &[T]) -> Vec<u8> {
     serde_json::to_vec(states).unwrap_or_default()
 }
 
-/// States by upstream and server; none if the bytes are not such a list.
+/// The states by upstream and server; empty if the bytes are no valid list.
 fn decoded<T: for<'a> Deserialize<'a>>(
     bytes: &[u8],
     key: impl Fn(&T) -> (String, String),
 ) -> HashMap<(String, String), T> {
-    // States are parsed one by one, so that an unknown one does not affect the others.
+    // States are parsed one by one, so that an unreadable one does not affect the others.
     let states: Vec<serde_json::Value> = serde_json::from_slice(bytes).unwrap_or_default();
     let states = states.into_iter().filter_map(|state| serde_json::from_value::<T>(state).ok());
     states.map(|state| (key(&state), state)).collect()
@@ -88,7 +93,7 @@ fn name(upstream: &Upstream, server: &Server) -> (String, String) {
     (upstream.settings.name.to_string(), server.label.to_string())
 }
 
-/// The health of all servers that there is something to say of.
+/// The health of all servers, apart from those of which nothing is known.
 pub fn save_health(upstreams: &[Arc<Upstream>], now: Instant) -> Vec<u8> {
     let states: Vec<_> =
         servers(upstreams).filter_map(|(upstream, server)| HealthState::of(upstream, server, now)).collect();
@@ -103,8 +108,8 @@ pub fn restore_health(upstreams: &[Arc<Upstream>], bytes: &[u8], moment: Moment,
         let weight = server.record.weight();
         match states.get(&name(upstream, server)) {
             Some(state) => state.apply(upstream, server, moment, now),
-            // The other process has nothing to say of it: an order that it has followed before is over.
-            // The state was written before an operator gave this process an order.
+            // The other process has no state of this server, so an earlier order of it is over. But an
+            // order that an operator gave to this process stays.
             None if server.record.ordered_at() > 0 => {}
             None if moment == Moment::Later && server.record.order() != Order::Up => {
                 server.record.set_order(Order::Up);
@@ -117,7 +122,7 @@ pub fn restore_health(upstreams: &[Arc<Upstream>], bytes: &[u8], moment: Moment,
         reweighs |= server.record.weight() != weight;
     }
     if reweighs {
-        // Also where a server belongs to several upstreams.
+        // All upstreams are updated, because a server may belong to several of them.
         upstreams.iter().for_each(|upstream| upstream.picker.reweigh());
     }
 }
@@ -166,7 +171,7 @@ fn probe(upstream: &Upstream) -> String {
 }
 
 impl HealthState {
-    /// `None` of a server of which nothing is known.
+    /// The state of a server; `None` if nothing is known of it.
     fn of(upstream: &Upstream, server: &Server, now: Instant) -> Option<Self> {
         let record = &server.record;
         let (passive, active) = (record.health.save(now), record.checked.save());
@@ -213,7 +218,8 @@ impl HealthState {
     fn apply(&self, upstream: &Upstream, server: &Server, moment: Moment, now: Instant) {
         let record: &ServerRecord = &server.record;
         let longest = upstream.settings.eject.longest.saturating_mul(2);
-        // States may arrive late, and in another order than they were written. An order that puts a server to work also forgives its failures.
+        // A state may arrive after a newer one. A late state must not undo an operator's order, nor bring back the
+        // failures that an order to use the server has forgiven.
         let is_late = self.ordered_at < record.ordered_at();
         let mut changed = false;
         if !is_late {
@@ -257,7 +263,7 @@ impl ServerPool {
 
     fn restore(&self, state: &OriginState, moment: Moment, now: Instant) {
         self.excess.distrust(Duration::from_millis(state.distrusted_for), now);
-        // Connections of its own have shown the rest better.
+        // After the start, this process knows the rest better from its own connections.
         if moment == Moment::Start {
             self.speaks_http1.store(state.http1, Ordering::Relaxed);
             self.streams.store(state.streams, Ordering::Relaxed);

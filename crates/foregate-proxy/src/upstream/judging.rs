@@ -13,19 +13,18 @@ use crate::error::Error;
 use crate::settings::{HedgeAfter, UpstreamSettings};
 use crate::time::notices::Notices;
 
-/// Answers that have to be known of an upstream, or of a server, before their latencies say
-/// anything.
+/// The number of answers that an upstream or a server needs before its latencies are meaningful.
 const ANSWERS_LEAST: u64 = 20;
-/// A server hangs when it has answered nobody for this many times the 99th percentile of latency,
-/// and this long at least.
+/// A server hangs if it has answered no request for this many times the 99th percentile of latency, and
+/// for at least [`PATIENCE_LEAST`].
 const PATIENCE_FACTOR: u32 = 3;
 const PATIENCE_LEAST: Duration = Duration::from_millis(250);
-/// The patience before anything is known of latencies.
+/// The patience while latencies are unknown.
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(2);
-/// The least number of requests that wait at a server before it counts as hanging: a single request may just take long. With
-/// exactly this number, they wait twice as long.
+/// The fewest requests that must wait at a server for it to count as hanging, because a single request may just take
+/// long. With exactly this number of requests, the patience is doubled.
 const WAITING_LEAST: u32 = 2;
-/// A server is not slower than others by less than this.
+/// The smallest difference of latencies by which a server counts as slower than the others.
 const SLOWER_LEAST: Duration = Duration::from_millis(10);
 
 /// Judges the servers of an upstream.
@@ -36,12 +35,12 @@ pub struct ServerJudge {
     counters: Arc<UpstreamCounters>,
     /// True if the method of balancing weighs latencies.
     weighs_time: bool,
-    /// Microseconds that a request waits before it is looked at whether its server hangs; 0 while
-    /// nothing is known.
+    /// The time in microseconds that a request waits before its server is checked for hanging; 0 while
+    /// latencies are unknown.
     patience: AtomicU64,
-    /// Microseconds after which a second attempt begins, by the recent latencies; 0 before there are enough.
+    /// The time in microseconds after which a second attempt begins, from recent latencies; 0 while there are too few.
     hedge_after: AtomicU64,
-    /// Of single failures, before a server counts as down.
+    /// Limits notices of single failures, before a server counts as down.
     failing: Notices,
 }
 
@@ -64,7 +63,7 @@ impl ServerJudge {
         }
     }
 
-    /// Records that a server has answered with `status`, `took` after the attempt began.
+    /// Records that a server has answered with `status`. `took` is the time since the attempt began.
     pub(super) fn answered(&self, server: usize, status: u16, took: Duration, now: Instant) {
         let Some(server) = self.servers.get(server) else { return };
         self.counters.durations.record(took);
@@ -104,7 +103,8 @@ impl ServerJudge {
         }
     }
 
-    /// Records that an attempt at a server has failed, if that says anything about the server. `began` is when it was sent there.
+    /// Records that an attempt at a server has failed, if the failure says anything about the server. `began` is the
+    /// start of the attempt.
     pub fn failed(&self, server: usize, began: Instant, now: Instant, reason: &Error) {
         match self.servers.get(server) {
             Some(server) if reason.is_failure_of_the_server() => self.note_failure(server, now, reason),
@@ -113,8 +113,8 @@ impl ServerJudge {
         }
     }
 
-    /// Records how an attempt that began at `began` has failed on a connection, and its address, where the server's name has
-    /// several.
+    /// Records that an attempt, which began at `began`, has failed on a connection. If the server's name has several
+    /// addresses, the failure is also recorded for the connection's address.
     pub fn attempt_failed(
         &self,
         server: usize,
@@ -134,15 +134,16 @@ impl ServerJudge {
         origin.address_failed(server, now);
     }
 
-    /// Records that a request has stopped waiting for a server that may have had too little time.
+    /// Records that a request no longer waits for a server. This is no failure, because the server may have had too
+    /// little time.
     pub fn gave_up(&self, server: usize, began: Instant, now: Instant) {
         if let Some(server) = self.servers.get(server) {
             server.record.health.inconclusive(began, now);
         }
     }
 
-    /// Records that another server has answered first. The latency counts as far as it is known, so that percentiles do not leave
-    /// out the slow ones.
+    /// Records that another server answered first. The time waited so far counts as a latency of this server, because
+    /// the percentiles would otherwise leave out slow responses.
     pub(super) fn lost(&self, server: usize, began: Instant, now: Instant) {
         if let Some(server) = self.servers.get(server) {
             server.record.pace.took_at_least(now.saturating_duration_since(began));
@@ -192,7 +193,7 @@ impl ServerJudge {
         }
     }
 
-    /// Counts an attempt for the share of failures; ejects a server whose share is too large.
+    /// Counts an attempt, and ejects the server if its percentage of failures is too high.
     fn note_share(&self, server: &Server, is_bad: bool, now: Instant) {
         let eject = &self.settings.eject;
         let share = server.record.outcomes.count(is_bad, eject.minimum);
@@ -204,7 +205,7 @@ impl ServerJudge {
         }
     }
 
-    /// Returns true if one more server may be ejected for its share of failures or its latency.
+    /// Returns true if one more server may be ejected for its percentage of failures or its latency.
     fn may_eject(&self, now: Instant) -> bool {
         let out = self.servers.iter().filter(|server| !server.record.is_up(now)).count() as u64;
         (out + 1) * 100 <= self.servers.len() as u64 * u64::from(self.settings.eject.most)
@@ -259,7 +260,7 @@ impl ServerJudge {
         server.show();
     }
 
-    /// Looks at latencies and windows, once a second.
+    /// Checks latencies, and begins new windows of time. Called once a second.
     pub(super) fn review(&self, now: Instant) {
         let mut all = LatencyBuckets::none();
         for server in self.servers.iter() {
@@ -286,7 +287,7 @@ impl ServerJudge {
         }
     }
 
-    /// Ejects servers that are this many times slower than the others.
+    /// Ejects servers that are slower than the others by `factor` or more.
     fn judge_latencies(&self, factor: u32, now: Instant) {
         for server in self.servers.iter() {
             let own = server.record.pace.latencies();
@@ -313,7 +314,7 @@ impl ServerJudge {
         }
     }
 
-    /// How long a request waits before its server is checked for hanging; `None` if no other server could answer.
+    /// The time that a request waits before its server is checked for hanging; `None` if no other server could answer.
     pub(super) fn patience(&self) -> Option<Duration> {
         if self.servers.len() < 2 || !self.settings.eject.hung {
             return None;
@@ -324,8 +325,8 @@ impl ServerJudge {
         })
     }
 
-    /// How long a request waits for a response before it goes to a second server as well; `None` if it does not, or if too little
-    /// is known.
+    /// The time that a request waits for a response before it is also sent to a second server; `None` if it is not,
+    /// or if too few latencies are known.
     pub(super) fn hedge_after(&self) -> Option<Duration> {
         match self.settings.hedge? {
             HedgeAfter::Time(time) => Some(time),
@@ -343,7 +344,7 @@ impl ServerJudge {
             return false;
         };
         let record = &server.record;
-        // A server that was found to hang gets one request at a time, as a test.
+        // A server that is down already gets single requests as trials, so one waiting request is enough.
         let is_known = record.health.is_down();
         let enough = match record.load.get() {
             _ if is_known => patience,

@@ -19,14 +19,14 @@ pub(super) struct ExcessReport {
 }
 
 impl ExcessReport {
-    /// Takes note of bytes of an earlier response where the response to a request was to begin.
+    /// Records that bytes of an earlier response arrived in place of the response to a request.
     pub(super) fn note(&self, server: &Server, now: Instant) {
         server.pool.excess.note(now);
         self.report(server);
     }
 
-    /// Counts the excess bytes of a server that were noted since the last time, and tells operators
-    /// of the first ones.
+    /// Counts the responses with excess bytes that were noted since the last call, and tells operators if
+    /// the distrust is new.
     pub(super) fn report(&self, server: &Server) {
         let Some((responses, is_news)) = server.pool.excess.take() else { return };
         self.count(responses);
@@ -41,17 +41,17 @@ impl ExcessReport {
         }
     }
 
-    /// Counts responses with bytes behind their end.
+    /// Counts responses that were followed by excess bytes.
     pub(super) fn count(&self, responses: u64) {
         for _ in 0..responses {
             tracing::debug!(upstream = %self.upstream, "an origin has sent bytes behind the end of a response");
-            // They may come when no request is left that they belong to.
+            // The bytes may arrive after their request has ended, so no route is known.
             self.metrics.unrouted().error(EXCESS, Side::Upstream.as_str(), Some(&self.upstream));
         }
     }
 
-    /// Returns true if an HTTP/1 connection may be reused behind this response, as far as late
-    /// bytes are concerned. One that is closed because its server is distrusted is counted.
+    /// Returns true if an HTTP/1 connection may be reused after this response, with regard to late
+    /// bytes. If the answer is false because the server is distrusted, the closed connection is counted.
     pub(super) fn trusts_behind(
         &self,
         server: &Server,

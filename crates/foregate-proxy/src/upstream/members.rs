@@ -19,12 +19,12 @@ use crate::limits::gates::RequestGate;
 use crate::settings;
 use crate::time::clock::Clock;
 
-/// An upstream at work.
+/// A running upstream.
 #[derive(Debug)]
 pub struct Upstream {
     /// The settings.
     pub settings: Arc<settings::UpstreamSettings>,
-    /// Its servers, in the order of the configuration; those of a service in its place.
+    /// The servers, in the order of the configuration. The servers of a service take its place.
     pub servers: Arc<[Server]>,
     pub(super) expanded: PresentServers,
     /// The choice of servers.
@@ -34,11 +34,11 @@ pub struct Upstream {
     /// The connections for requests.
     pub connections: Arc<Connections>,
     pub(super) clock: Clock,
-    /// Places for copies of requests.
+    /// Limits the copies of requests in flight.
     pub mirrors: Arc<Places>,
-    /// Places for requests that steps of modules make.
+    /// Limits the requests in flight that steps of modules make.
     pub fetches: Arc<Places>,
-    /// The bound on its requests in flight, if there is one.
+    /// The limit on requests in flight, if there is one.
     pub(super) gate: Option<Arc<RequestGate>>,
     pub(super) active: AtomicU32,
     pub(super) budget: RetryBudget,
@@ -46,30 +46,30 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Returns true if it has the present servers of its services.
+    /// Returns true if the servers are still those that its services resolve to.
     pub(super) fn is_current(&self) -> bool {
         self.expanded.is_current()
     }
 
-    /// Waits for the first lookups of its services to end, `limit` at most.
+    /// Waits at most `limit` for the first lookups of its services.
     pub async fn looked_up(&self, limit: Duration) {
         self.expanded.looked_up(limit).await;
     }
 
-    /// Why no server can be tried.
+    /// The error if there is no server to try.
     pub(super) fn without_server(&self) -> Error {
         if self.expanded.want() { Error::Unresolved } else { Error::NoServer }
     }
 
-    /// The server with a connection on which the client authenticates: the client is known nowhere
-    /// else.
+    /// The server with a connection on which the client authenticates. The client's requests must go
+    /// there, because no other server knows the client.
     pub fn bound_server(&self, own: Option<&Arc<OwnConnections>>) -> Option<usize> {
         let own = own?;
         self.servers.iter().position(|server| own.is_bound_to(&server.pool))
     }
 
-    /// A new connection to the next server, for bytes that are not HTTP. Where none can
-    /// be had, the other servers are tried.
+    /// A new connection to the next server, for bytes that are not HTTP. If this fails, the other
+    /// servers are tried.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Upstream {
     }
 }
 
-/// A request that is being served by an upstream.
+/// Counts a request that an upstream is serving.
 #[derive(Debug)]
 pub struct ActiveRequest<'a> {
     pub(super) upstream: &'a Upstream,
@@ -104,18 +104,19 @@ pub struct ActiveRequest<'a> {
 }
 
 impl<'a> ActiveRequest<'a> {
-    /// The upstream that serves it.
+    /// The upstream that serves the request.
     pub fn upstream(&self) -> &'a Upstream {
         self.upstream
     }
 
-    /// The share of the requests that may be further attempts, per cent, and their least number.
+    /// The limits on further attempts: their percentage of the requests, and a number that is always
+    /// allowed.
     pub(super) fn share(&self) -> (u64, u64) {
         let settings = &self.upstream.settings;
         (settings.retry_budget_percent.into(), settings.retry_budget_min.into())
     }
 
-    /// The further attempts that may be in flight at present.
+    /// The number of further attempts that may be in flight now.
     pub(super) fn most_in_flight(&self) -> u64 {
         let (percent, least) = self.share();
         (u64::from(self.upstream.active.load(Ordering::Relaxed)) * percent / 100).max(least)
@@ -142,8 +143,8 @@ impl<'a> ActiveRequest<'a> {
         may
     }
 
-    /// The request has its response: its part of the budget is free for others, regardless of the
-    /// rest.
+    /// Gives the request's place in the budget to others, because its response has begun. The rest of
+    /// the response does not count.
     pub fn answered(&mut self) {
         if std::mem::take(&mut self.retrying) {
             self.upstream.budget.end();

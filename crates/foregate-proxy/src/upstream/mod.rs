@@ -1,4 +1,4 @@
-//! Origins: which server is tried, and the connections to it.
+//! Origins: the choice of a server, the connections to it, and the attempts at a request.
 
 mod admission;
 mod ask;

@@ -1,4 +1,4 @@
-//! Connections for requests: kept or new, and their return after the request.
+//! Gets connections for requests, kept or new ones, and keeps them after the request.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,7 +24,7 @@ pub use super::connect::Addresses;
 /// The terms for a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct OpeningTerms<'a> {
-    /// Use no kept connection.
+    /// True if no kept connection may be used.
     pub fresh: bool,
     /// The addresses for the PROXY protocol.
     pub addresses: &'a Addresses,
@@ -32,14 +32,14 @@ pub struct OpeningTerms<'a> {
     pub behalf: Option<IpAddr>,
     /// The served client, if there is one.
     pub client: Option<&'a Arc<Holdings>>,
-    /// The user of connections that are for one connection of a client alone, once there are some.
+    /// The connections to origins that belong to the client connection alone, once there are some.
     pub own: Option<&'a OnceLock<Arc<OwnConnections>>>,
-    /// Set if ALPN has to choose HTTP/1.1.
+    /// True if ALPN must choose HTTP/1.1.
     pub http1: bool,
-    /// The request has credentials that the origin may bind to the connection.
+    /// True if the request has credentials that the origin may bind to the connection.
     pub authenticates: bool,
-    /// The request is handed over to another proxy: a connection of HTTP/1 is for the client's
-    /// connection alone, and its PROXY header has these TLVs.
+    /// The TLVs for the PROXY header, if the request is handed over to another proxy. An HTTP/1
+    /// connection then serves the client connection alone.
     pub handed_over: Option<&'a Vec<u8>>,
 }
 
@@ -79,8 +79,8 @@ impl Connections {
     ///
     /// # Errors
     ///
-    /// [`Error::Internal`] when there is no such server. Otherwise why no connection could be had:
-    /// nothing of the request was sent, and [`Error::is_before_sending`] holds.
+    /// [`Error::Internal`] if there is no such server. Otherwise the reason why there is no connection.
+    /// Nothing of the request was sent, so [`Error::is_before_sending`] holds.
     pub async fn open(
         self: &Arc<Self>,
         server: usize,
@@ -88,7 +88,8 @@ impl Connections {
         now: Instant,
     ) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
-        // A server that does not take connections soon is busy, too.
+        // Requests that wait for a connection count as in flight, because a server that accepts
+        // connections slowly is busy, too.
         let in_flight = server.record.enter(now);
         let mut origin = self.open_at(server, terms, now).await?;
         origin.counts(in_flight);
@@ -117,7 +118,7 @@ impl Connections {
         }
         if self.settings.protocol == UpstreamProtocol::Http1 || exclusive || terms.http1 {
             let of_client = self.claim(server, *terms)?;
-            // Rare, and large: kept out of the future that every request has.
+            // Boxed, because few requests need it, and it would enlarge the future of every request.
             let deadline = self.clock.now() + self.settings.connect_timeout;
             let made = Box::pin(self.dialer.connect(server, *terms, deadline)).await?;
             let mut origin = Origin::new(server, made, false, None, of_client);
@@ -127,16 +128,16 @@ impl Connections {
         Box::pin(self.share(server, *terms, now)).await
     }
 
-    /// Returns true if the client was asked to authenticate its connection to a server, or has done
-    /// so. HTTP/2 alone has no place for that: there the credentials are those of each request.
+    /// Returns true if the client was asked to authenticate its connection to a server, or has done so.
+    /// Never true if the upstream is HTTP/2 only, because there each request has its own credentials.
     fn is_authenticating(&self, server: &Server, own: Option<&OnceLock<Arc<OwnConnections>>>) -> bool {
         self.settings.protocol != UpstreamProtocol::Http2
             && own.and_then(OnceLock::get).is_some_and(|own| own.is_authenticating_at(&server.pool))
     }
 
-    /// A connection on which the client may authenticate, and that serves no other client: its own
-    /// one, kept or new. Without a client, it is a new one that ends with the request. It uses
-    /// HTTP/1 if possible, because all clients share HTTP/2 connections.
+    /// A connection on which the client may authenticate: the client's own one, kept or new, which serves
+    /// no other client. For a request without a client, it is a new one that ends with the request. It
+    /// uses HTTP/1 if possible, because all clients share HTTP/2 connections.
     async fn open_authenticated(
         self: &Arc<Self>,
         server: &Server,
@@ -165,21 +166,21 @@ impl Connections {
         Ok(origin)
     }
 
-    /// Reserves a connection on which the origin authenticates the client for this client alone. If
-    /// it is shared, the client's next request gets a connection of its own.
+    /// Reserves the connection for this client alone, if the origin authenticates the client on it. If
+    /// it is a shared connection, the client's next request gets a connection of its own instead.
     pub fn bind(&self, origin: &mut Origin, own: &OnceLock<Arc<OwnConnections>>) {
         let Some(server) = self.servers.get(origin.server()).filter(|_| origin.binds()) else { return };
         let own = own.get_or_init(Arc::default);
         own.authenticates_at(&server.pool);
         if origin.is_for_all() {
             let turn = own.first_turn(&server.pool);
-            // If several streams are challenged at the same time, one of them gives its client the
-            // connection, and the others end.
+            // If several streams of a client are challenged at the same time, the client keeps the
+            // connection of one of them, and the other connections end with their requests.
             origin.authenticates(Some(own).filter(|_| turn.is_some()), turn);
         }
     }
 
-    /// A kept connection; one that is for one connection of a client alone if that is `own`.
+    /// A kept connection. With `own`, only a connection that belongs to this client connection.
     pub(super) fn kept(
         &self,
         server: &Server,
@@ -204,8 +205,8 @@ impl Connections {
         Ok(kept.map(|(link, made)| Origin::new(server, NewConnection::H1(link), true, Some(made), of_client)))
     }
 
-    /// Counts a connection that serves one client alone for that client, unless the client has so
-    /// many that too few are left for others.
+    /// Counts a connection for the client that it serves alone. Fails if the client has so many that too
+    /// few are left for others.
     pub(super) fn claim(&self, server: &Server, terms: OpeningTerms<'_>) -> Result<Option<OfClient>, Error> {
         let Some(client) = terms.client else { return Ok(None) };
         let claimed = OfClient::claim(client, || self.dialer.pools.idle());
@@ -217,8 +218,8 @@ impl Connections {
         claimed.map(Some).ok_or(Error::NoDescriptors)
     }
 
-    /// Claims a stream of a shared connection, if the server's connections take so few that each
-    /// stream is nearly a connection.
+    /// Counts a stream of a shared connection for its client, if the server allows so few streams per
+    /// connection that a stream is nearly a connection.
     pub(super) fn claim_stream(
         &self,
         server: &Server,
@@ -227,7 +228,7 @@ impl Connections {
         if server.pool.takes_few_streams() { self.claim(server, terms) } else { Ok(None) }
     }
 
-    /// Keeps a new connection on which nothing was asked.
+    /// Keeps a new connection that was not used for a request.
     pub fn put_back(&self, mut origin: Origin, now: Instant) {
         origin.was_not_asked();
         self.keep(origin, now);
@@ -239,15 +240,15 @@ impl Connections {
         let binds = origin.binds();
         let Some((link, mut made)) = origin.into_idle() else { return };
         let own = made.own.as_ref().and_then(Weak::upgrade);
-        // Were the client's connection gone, nobody would use it. If it goes now, this ends with it
-        // below.
+        // If the client connection has ended, this connection is not kept, because it has no other user.
+        // If it ends only now, its end drops this connection from the pool.
         if (made.own.is_some() || binds || self.settings.send_proxy.is_some())
             && !own.as_ref().is_some_and(|own| own.keeps_in(&server.pool))
         {
             return;
         }
         made.of_client = None;
-        // The next request finds it.
+        // The turn ends after the connection is in the pool, so that the client's next request finds it.
         let turn = made.turn.take();
         server.pool.put(link, made, now, self.settings.keep_alive_connections);
         drop(turn);

@@ -30,32 +30,32 @@ use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock;
 use crate::tls::Refusal;
 
-/// How long an HTTP/2 connection with open requests must be silent before it counts as dead. An
-/// origin may be slower than a request's patience: if the connection were given up for each request
-/// that got no answer in 50 ms, all others would have to reconnect as often. A lost packet arrives
+/// The least silence after which an HTTP/2 connection with open requests counts as dead. A request may
+/// have a time limit of 50 ms, for example, and the origin may just be slow. If each such timeout closed
+/// the connection, all other requests on it would have to reconnect. A lost packet, too, only arrives
 /// after a second or two, when it is sent again.
 const DEAD_AFTER: Duration = Duration::from_secs(3);
 
 /// A connection to an origin, or a stream of one, that serves one request.
 #[derive(Debug)]
 pub struct Origin {
-    /// The link that both bodies pass.
+    /// The link on which the bodies of the request and the response are transferred.
     pub link: Link,
-    /// Set if the connection has served requests before.
+    /// True if the connection has served requests before.
     pub reused: bool,
-    /// The start of a connection of HTTP/1.
+    /// The facts about an HTTP/1 connection from its start.
     made: Option<Box<ConnectionStart>>,
     /// The number of the server in its upstream.
     server: usize,
     keep_alive: bool,
-    /// A head has arrived, possibly an interim one.
+    /// True if the head of a response has arrived, possibly an interim one.
     answered: bool,
-    /// The origin may treat the connection as authenticated for one user: it has asked for
-    /// credentials, or has got some.
+    /// True if the origin may treat the connection as authenticated for one user, because it has asked for
+    /// credentials or has got some.
     binds: bool,
-    /// The origin has sent something after the end of its response.
+    /// True if the origin has sent bytes after the end of its response.
     excess: bool,
-    /// The origin has ended the handshake after all.
+    /// The alert of an origin that rejected our certificate after the handshake.
     refusal: Option<Refusal>,
     /// The state of an HTTP/2 stream; boxed, so that an origin is cheap to move.
     h2: Option<Box<H2Attempt>>,
@@ -66,15 +66,15 @@ pub struct Origin {
 #[derive(Debug)]
 struct H2Attempt {
     lease: Lease,
-    /// When the stream was opened, in microseconds after the connection.
+    /// The time at which the stream was opened, in microseconds after the start of the connection.
     opened: u64,
     response: Option<ResponseFuture>,
-    /// Counts the stream as a connection of its client's, where connections take but a few.
+    /// Counts the stream as a connection of its client, if connections allow only a few streams.
     _of_client: Option<OfClient>,
 }
 
 impl Origin {
-    /// A connection to `server`, or a stream of one. `kept` is known of a connection that was kept.
+    /// A connection to `server`, or a stream of one. `kept` has the facts about a connection that was kept.
     pub(super) fn new(
         server: &Server,
         connected: NewConnection,
@@ -85,7 +85,7 @@ impl Origin {
         let (link, made, h2) = match connected {
             NewConnection::H1(link) => {
                 let mut made = kept.unwrap_or_else(|| {
-                    // An address that leads nowhere else is not asked for.
+                    // If the server has only one address, there is no need to look it up.
                     let address = server.resolved.is_some().then(|| link.stream().socket().peer_address());
                     let mut made = ConnectionStart::new(Instant::now(), address.flatten());
                     server.pool.count_open(&mut made);
@@ -122,20 +122,20 @@ impl Origin {
         }
     }
 
-    /// The request counts among those of its server until this attempt is over.
+    /// Counts the request among those of its server until this attempt is over.
     pub(super) fn counts(&mut self, in_flight: InFlight) {
         self._in_flight = Some(in_flight);
     }
 
-    /// The connection is for one connection of a client alone.
+    /// Makes an HTTP/1 connection serve one client connection alone.
     pub(super) fn belongs_to(&mut self, own: Option<&Arc<OwnConnections>>) {
         if let (Some(own), Some(made)) = (own, &mut self.made) {
             made.own = Some(Arc::downgrade(own));
         }
     }
 
-    /// The client may authenticate on the connection, in this turn; without a client it serves this
-    /// request alone.
+    /// Lets the client authenticate on the connection during this turn. Without `own`, the connection
+    /// serves this request alone.
     pub(super) fn authenticates(&mut self, own: Option<&Arc<OwnConnections>>, turn: Option<OwnTurn>) {
         self.binds = true;
         if let Some(made) = &mut self.made {
@@ -154,7 +154,7 @@ impl Origin {
         self.made.as_ref().is_some_and(|made| made.own.is_none())
     }
 
-    /// Nothing was asked on the connection.
+    /// Records that the connection was not used for a request.
     pub(super) fn was_not_asked(&mut self) {
         self.keep_alive = true;
     }
@@ -171,8 +171,8 @@ impl Origin {
         self.server
     }
 
-    /// Returns true if bytes after the end of the response have arrived: a body after a head that
-    /// has none, another response, a stray line break. The HTTP/1 connection is not reused then.
+    /// Returns true if bytes have arrived after the end of the response: a body after a head that allows
+    /// none, another response, or a stray line break. An HTTP/1 connection is not reused then.
     pub(super) fn has_excess(&mut self) -> bool {
         if let Link::H1(link) = &mut self.link {
             self.excess |= link.is_received() && (!link.ahead().is_empty() || link.stream_mut().holds_back());
@@ -184,7 +184,7 @@ impl Origin {
     ///
     /// # Errors
     ///
-    /// Only for HTTP/2: the connection takes no more streams.
+    /// Only HTTP/2: the connection accepts no more streams.
     pub async fn send_head(
         &mut self,
         request: &Request,
@@ -215,12 +215,12 @@ impl Origin {
                     refused(&attempt.lease)
                 })?;
                 if request.upgrade.is_some() && !sender.is_extended_connect_protocol_enabled() {
-                    // SETTINGS come before the first answer (RFC 9113, section 3.4). `h2` may be
-                    // about to process both; this does no harm if the request can take another way.
+                    // The origin's SETTINGS come before its first response (RFC 9113, section 3.4). `h2` may
+                    // not have processed them yet. This matters only if HTTP/1.1 is no alternative.
                     let has_said = attempt.lease.signs().has_answered();
                     if !has_said || upstream.protocol != UpstreamProtocol::Auto {
-                        // The first request of a connection may be here before the origin's
-                        // SETTINGS are.
+                        // The first request of a connection may be sent before the origin's SETTINGS arrive, so
+                        // they are waited for.
                         let settled = tokio::time::timeout(upstream.connect_timeout, attempt.lease.settled());
                         // Rare, and large: kept out of the future that every request has.
                         let _ = Box::pin(settled).await;
@@ -244,7 +244,7 @@ impl Origin {
                 attempt.response = Some(response);
                 let length = match request.length {
                     _ if request.opens_tunnel() => BodyLength::UntilClose,
-                    // Trailers may follow a body from HTTP/2 even where its length is known.
+                    // A body from an HTTP/2 client may have trailers even if its length is known.
                     BodyLength::Fixed(length) if request.head.version != Version::Http2 => {
                         BodyLength::Fixed(length)
                     }
@@ -257,7 +257,7 @@ impl Origin {
         }
     }
 
-    /// The bytes of the last head, where they are kept.
+    /// The bytes of the last head, if they are kept.
     pub fn kept_head(&self) -> &[u8] {
         match &self.link {
             Link::H1(link) => link.head.bytes(),
@@ -270,7 +270,7 @@ impl Origin {
         self.h2.as_ref().map(|attempt| &attempt.lease)
     }
 
-    /// Where the connection leads, so far as it can be told.
+    /// The peer's address, if it is known.
     pub fn address(&self) -> Option<IpAddr> {
         match &self.h2 {
             Some(attempt) => attempt.lease.address(),
@@ -278,13 +278,13 @@ impl Origin {
         }
     }
 
-    /// Returns true if the connection ended, or stopped accepting requests, just as this one
-    /// arrived: it has served others, so that `error` says nothing about the server.
+    /// Returns true if a reused connection ended, or stopped accepting requests, just as this request
+    /// was sent. `error` then says nothing about the server, because the connection has served others.
     pub fn is_race(&self, error: &Error) -> bool {
         let ended = match error {
             Error::OriginClosed | Error::Leftover => true,
-            // Of a connection that goes on, the origin refuses a stream because it has enough to
-            // do.
+            // If the connection continues, the origin refused the stream because it is busy, which is
+            // no race.
             Error::OriginRefused => {
                 self.signs().is_some_and(|signs| signs.is_closed() && signs.has_answered())
             }
@@ -293,15 +293,15 @@ impl Origin {
         self.reused && ended && !self.has_begun()
     }
 
-    /// Returns true if the origin has refused the request on a connection that continues, or has
-    /// answered others.
+    /// Returns true if the origin has refused this request, but the connection continues or has brought
+    /// other responses.
     pub fn is_refused_alone(&self, error: &Error) -> bool {
         let is_alone = |signs: &Signs| !signs.is_closed() || signs.has_answered();
         *error == Error::OriginRefused && self.signs().is_some_and(is_alone)
     }
 
-    /// Returns true if the server has failed on the request, as far as is known: also if it refuses
-    /// every request.
+    /// Returns true if `error` counts as a failure of the server. Refusals count if the server has not
+    /// answered any request of the connection.
     pub fn is_failure_of_the_server(&self, error: &Error, now: Instant) -> bool {
         let refuses = |attempt: &H2Attempt| attempt.lease.signs().is_to_blame(attempt.opened, now);
         error.is_failure_of_the_server()
@@ -309,7 +309,7 @@ impl Origin {
             || *error == Error::OriginRefused && self.h2.as_deref().is_some_and(refuses)
     }
 
-    /// Why the origin has ended a handshake that was over for us.
+    /// The alert of an origin that rejected our certificate after the handshake.
     pub fn refusal(&self) -> Option<Refusal> {
         self.refusal.or_else(|| self.signs()?.refusal())
     }
@@ -318,11 +318,10 @@ impl Origin {
         self.h2.as_ref().map(|attempt| attempt.lease.signs())
     }
 
-    /// The request is given up for `error`. If nothing has come for it in time, an HTTP/2
-    /// connection from which nothing at all has come for as long, and for [`DEAD_AFTER`], may be
-    /// dead without a word: no other request shall find out the same way. If it is its client that
-    /// ends it, a connection of HTTP/1 is reset: clients that ask and leave would have the system
-    /// run out of ports, each of which it keeps for a minute after a plain close.
+    /// Records that the request is given up because of `error`. After a timeout, an HTTP/2 connection
+    /// that has been silent for the whole time, and for at least [`DEAD_AFTER`], is probably dead: it
+    /// gets no more requests. If the client gave up, an HTTP/1 connection is reset. With a plain close,
+    /// the system would keep the port for a minute, and clients that leave early could use up all ports.
     pub fn gave_up(&self, error: &Error, settings: &settings::UpstreamSettings) {
         if error.side() == Side::Downstream {
             self.link.reset_on_close();
@@ -344,7 +343,7 @@ impl Origin {
         }
     }
 
-    /// Returns true if a response has begun, with a part of its head or an interim one.
+    /// Returns true if a response has begun: with a part of its head, or with an interim response.
     pub fn has_begun(&self) -> bool {
         let ahead = match (&self.link, self.h2.as_deref()) {
             (Link::H1(link), _) => !link.ahead().is_empty(),
@@ -379,7 +378,7 @@ impl Origin {
                 let polled = link.poll_response_head(cx, &connections.dialer.head_limits, head);
                 let is_start = self.reused && !self.answered && !matches!(polled, Poll::Ready(Ok(())));
                 if is_start && !may_be_response(link.ahead()) {
-                    // They are no part of a response to this request.
+                    // These bytes are not the start of a response, so they belong to an earlier one.
                     link.discard();
                     connections.note_leftover(self.server);
                     return Poll::Ready(Err(Error::Leftover));
@@ -441,7 +440,8 @@ impl Origin {
                     _ => None,
                 };
                 if let Some(why) = bodiless.filter(|_| !tunnel) {
-                    // Later input is found at the end of the exchange.
+                    // This finds a forbidden body that has arrived already. Later input is found at the end of
+                    // the exchange.
                     let found = link.poll_refused(why, &mut Context::from_waker(Waker::noop()));
                     self.excess = found == Poll::Ready(true);
                     match self.excess {
@@ -457,7 +457,7 @@ impl Origin {
                         Poll::Ready(Ok(ReceiveOutcome::End)) if link.trailers().is_empty() => {
                             BodyLength::Fixed(0)
                         }
-                        // Trailers may come after it, which have no place after a length in HTTP/1.
+                        // Trailers may follow the empty body. In HTTP/1, that requires a chunked body.
                         Poll::Ready(Ok(ReceiveOutcome::End)) | Poll::Pending if request.takes_trailers() => {
                             BodyLength::Chunked
                         }
@@ -495,7 +495,7 @@ impl Origin {
     }
 }
 
-/// The reason why a connection takes no stream.
+/// The error of a connection that accepts no stream.
 fn refused(lease: &Lease) -> Error {
     if lease.signs().refusal().is_some() { Error::OriginTls } else { Error::OriginRefused }
 }
@@ -503,8 +503,8 @@ fn refused(lease: &Lease) -> Error {
 fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     let connection = error.is_go_away() || error.is_io();
     if connection {
-        // Closed before its task has seen the end of the connection, so that a further attempt does
-        // not use it.
+        // The connection is marked now, before its own task notices its end, so that a further attempt
+        // does not use it.
         lease.close();
     }
     if lease.signs().is_too_large(stream) {
@@ -517,8 +517,8 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     if lease.signs().refusal().is_some() && !lease.signs().has_answered() {
         return Error::OriginTls;
     }
-    // The origin names the last stream that it has looked at; `h2` has only those beyond fail for
-    // that.
+    // A GOAWAY names the last stream that the origin has processed. `h2` fails only later streams
+    // with this error.
     let beyond_the_last = error.is_go_away() && error.is_remote();
     if beyond_the_last || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
         return Error::OriginRefused;
@@ -529,21 +529,23 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     {
         return Error::OriginReset(reason);
     }
-    // Otherwise the origin has ended the connection, or another stream's frames have.
+    // The connection has failed. The cause may be the frames of this stream, of another one, or the
+    // origin itself.
     let broken_here = lease.signs().is_broken_by(stream);
     if connection && !broken_here { Error::OriginClosed } else { Error::Origin(error.into()) }
 }
 
 impl Origin {
-    /// The address that a connection leads to has answered, where its name has several. Those that
-    /// are kept lead to where a new one may not.
+    /// Records that the address of a connection has answered, if the server's name has several
+    /// addresses. Reused connections do not count, because a new connection to the same address may
+    /// fail.
     pub(super) fn address_answered(&self, server: &Server) {
         if !self.reused {
             server.remembered.turns.answered(|| self.address());
         }
     }
 
-    /// The address that a connection leads to has failed, where the name has several.
+    /// Records that the address of a connection has failed, if the server's name has several.
     pub(super) fn address_failed(&self, server: &Server, now: Instant) {
         if server.resolved.is_some()
             && let Some(address) = self.address()

@@ -1,5 +1,5 @@
-//! Connections to origins that belong to one connection of a client and serve no other: their PROXY
-//! header names it, or its user has authenticated on them.
+//! Connections to origins that belong to one client connection and serve no other: either their PROXY
+//! header names the client, or the client has authenticated on them.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,19 +9,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::pool::ServerPool;
 
-/// The most servers at which a client's connection keeps connections of its own. At further servers
-/// they end with the request.
+/// The most servers at which a client connection keeps connections of its own. At further servers, such
+/// connections end with the request.
 const SERVERS_MOST: usize = 16;
 
 /// The connections to origins that belong to one connection of a client, and end with it.
 #[derive(Debug, Default)]
 pub struct OwnConnections(Mutex<Vec<OwnServer>>);
 
-/// A server at which a client's connection has, or had, connections of its own.
+/// A server to which a client connection has, or had, connections of its own.
 #[derive(Debug)]
 struct OwnServer {
     pool: Weak<ServerPool>,
-    /// The right to use the connection on which the client authenticates; `None` where it does not.
+    /// The right to use the connection on which the client authenticates; `None` if it does not
+    /// authenticate at this server.
     turn: Option<Arc<Semaphore>>,
 }
 
@@ -31,8 +32,8 @@ impl OwnServer {
     }
 }
 
-/// The right to use the connection on which a client authenticates. Its streams over HTTP/2 take
-/// turns: a handshake has several requests, all of which have to be on one connection.
+/// The right to use the connection on which a client authenticates. The requests of an HTTP/2 client
+/// take turns, because the several requests of an authentication must use one connection.
 #[derive(Debug)]
 pub struct OwnTurn {
     _permit: OwnedSemaphorePermit,
@@ -50,7 +51,7 @@ impl OwnConnections {
         self.with(pool, |_| {}).is_some()
     }
 
-    /// Records that the client authenticates at this server. From here on it uses connections of
+    /// Records that the client authenticates at this server. From now on, the client uses connections of
     /// its own there.
     pub(super) fn authenticates_at(&self, pool: &Arc<ServerPool>) {
         self.with(pool, |server| {
@@ -63,21 +64,21 @@ impl OwnConnections {
         self.turns_at(pool).is_some()
     }
 
-    /// Returns true if it has a connection for that now, in use or idle.
+    /// Returns true if the client has a connection on which it authenticates, in use or idle.
     pub(super) fn is_bound_to(self: &Arc<Self>, pool: &Arc<ServerPool>) -> bool {
         self.turns_at(pool).is_some_and(|turns| turns.available_permits() == 0 || pool.has_own(self))
     }
 
-    /// Waits for the turn to use the connection on which the client authenticates. `None` where
-    /// that takes longer than `patience`, as after a request whose response does not end: the
-    /// request then uses a further connection.
+    /// Waits for the turn to use the connection on which the client authenticates. `None` if that takes
+    /// longer than `patience`, for example because of a response that does not end. The request then uses
+    /// another connection.
     pub(super) async fn turn(&self, pool: &Arc<ServerPool>, patience: Duration) -> Option<OwnTurn> {
         let turns = self.turns_at(pool)?;
         tokio::time::timeout(patience, turns.acquire_owned()).await.ok()?.ok().map(OwnTurn::from)
     }
 
-    /// The turn of the first connection on which the client is asked to authenticate; `None` where
-    /// it has another one already.
+    /// The turn for the first connection on which the client is asked to authenticate; `None` if the
+    /// client has such a connection already.
     pub(super) fn first_turn(self: &Arc<Self>, pool: &Arc<ServerPool>) -> Option<OwnTurn> {
         if self.is_bound_to(pool) {
             return None;
@@ -89,14 +90,14 @@ impl OwnConnections {
         self.0.lock().iter().find(|server| server.is_at(pool))?.turn.clone()
     }
 
-    /// The result of `with` for the entry of a server, which is created; `None` if there are too
-    /// many.
+    /// Calls `with` for the entry of a server, which is created if needed. `None` if there are too many
+    /// servers.
     fn with<R>(&self, pool: &Arc<ServerPool>, with: impl FnOnce(&mut OwnServer) -> R) -> Option<R> {
         let mut servers = self.0.lock();
         if let Some(server) = servers.iter_mut().find(|server| server.is_at(pool)) {
             return Some(with(server));
         }
-        // Entries of servers that are gone, after a reload or as names changed, are empty.
+        // Entries whose servers no longer exist, after a reload or a change of names, are dropped first.
         if servers.len() >= SERVERS_MOST {
             servers.retain(|server| server.pool.strong_count() > 0);
         }

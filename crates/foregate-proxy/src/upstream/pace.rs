@@ -1,31 +1,31 @@
-//! How fast a server answers: percentiles of recent latencies, and a moving average that follows
-//! peaks at once.
+//! The recent latencies of a server: percentiles, and a moving average that follows peaks at once.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The first bucket ends at 64 us; each octave has four.
+/// Latencies below 64 us (2 to this power) share the first bucket. Each octave above has [`PER_OCTAVE`]
+/// buckets.
 const FIRST_OCTAVE: u32 = 6;
 const PER_OCTAVE: usize = 4;
 const BUCKETS: usize = 96;
-/// How often old latencies lose half of their weight.
+/// The interval at which the recorded latencies lose half of their weight.
 const AGED_EVERY: Duration = Duration::from_secs(10);
-/// The time in which a sample loses most of its weight in the average.
+/// The time constant of the moving average.
 const TAU: Duration = Duration::from_secs(10);
 
 /// Latencies of a server, from the start of an attempt to the head of its response.
 #[derive(Debug)]
 pub(super) struct Pace {
     epoch: Instant,
-    /// Milliseconds after `epoch` of the last answer.
+    /// The time of the last answer, in milliseconds after `epoch`.
     answered: AtomicU64,
     /// The number of answers.
     answers: AtomicU64,
     /// Recent answers by their latency.
     buckets: [AtomicU32; BUCKETS],
     aged: AtomicU64,
-    /// The average in microseconds, and when it was last changed. Two threads that write at once
-    /// lose one sample.
+    /// The average in microseconds, packed with the time of its last change. If two threads write at
+    /// once, one sample is lost.
     average: AtomicU64,
     average_at: AtomicU64,
 }
@@ -56,7 +56,7 @@ impl Pace {
     /// Records an answer after `took`.
     pub(super) fn answered(&self, took: Duration, now: Instant, averages: bool) {
         let (micros, now) = (u64::try_from(took.as_micros()).unwrap_or(u64::MAX), self.millis(now));
-        // Written once a millisecond at most: threads share the cache line.
+        // Written at most once a millisecond, because threads share the cache line.
         if self.answered.load(Ordering::Relaxed) < now {
             self.answered.store(now, Ordering::Relaxed);
         }
@@ -77,22 +77,22 @@ impl Pace {
         }
     }
 
-    /// Records a response whose request stopped waiting after this long.
+    /// Records a latency of at least `took`: the request stopped waiting then.
     pub(super) fn took_at_least(&self, took: Duration) {
         if let Some(bucket) = self.buckets.get(bucket(u64::try_from(took.as_micros()).unwrap_or(u64::MAX))) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The recent average in microseconds, which falls while no answers come: a server that was
-    /// slow is tried again some time. 0 before the first answer.
+    /// The recent average in microseconds; 0 before the first answer. It falls while there are no
+    /// answers, so that a slow server is tried again after some time.
     pub(super) fn average(&self, now: Instant) -> u64 {
         let average = self.average.load(Ordering::Relaxed);
         let since = self.millis(now).saturating_sub(self.average_at.load(Ordering::Relaxed));
         if average == 0 { 0 } else { ((average as f64 * decay(since)) as u64).max(1) }
     }
 
-    /// Milliseconds after the epoch of the last answer.
+    /// The time of the last answer, in milliseconds after `epoch`.
     pub(super) fn last(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
@@ -102,7 +102,7 @@ impl Pace {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Halves the weight of the past, once in a while.
+    /// Halves the weight of recorded latencies, once every [`AGED_EVERY`].
     pub(super) fn age(&self, now: Instant) {
         let (now, aged) = (self.millis(now), self.aged.load(Ordering::Relaxed));
         let every = AGED_EVERY.as_millis() as u64;
@@ -133,7 +133,7 @@ impl Pace {
 }
 
 impl LatencyBuckets {
-    /// None.
+    /// Empty buckets.
     pub(super) fn none() -> Self {
         Self([0; BUCKETS])
     }
@@ -148,7 +148,7 @@ impl LatencyBuckets {
         self.0.iter().sum()
     }
 
-    /// The latency that this many of a hundred do not exceed; `None` without any.
+    /// The latency that `percent` of the answers do not exceed; `None` without answers.
     pub(super) fn percentile(&self, percent: u64) -> Option<Duration> {
         let count = self.count();
         let wanted = (count * percent).div_ceil(100).max(1);

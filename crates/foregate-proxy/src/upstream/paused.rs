@@ -1,4 +1,4 @@
-//! A request to an upstream that goes on with another borrow of its upstream.
+//! A request to an upstream that is held without borrowing the upstream, and resumed later.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use super::members::Upstream;
 use super::opening::{Addresses, OpeningTerms};
 use super::traced::AttemptSpans;
 
-/// A request whose response has begun. It does not count among those in flight until it goes on, and makes no further attempts.
+/// A request whose response has begun. Until it is resumed, it does not count as in flight. It makes no further
+/// attempts.
 #[derive(Debug)]
 pub struct PausedAsk {
     first_byte: Option<Duration>,
@@ -29,7 +30,7 @@ impl From<Ask<'_>> for PausedAsk {
 }
 
 impl PausedAsk {
-    /// Goes on with the same upstream.
+    /// Resumes the request with the same upstream.
     pub fn resume<'a>(self, upstream: &'a Arc<Upstream>, addresses: &'a Addresses) -> Ask<'a> {
         let Self { first_byte, reused, attempts, turn, spans, began, opened } = self;
         let terms = OpeningTerms {

@@ -1,8 +1,8 @@
-//! Connections to one origin server that wait for their next request, shared by all threads.
+//! The idle connections to one origin server, shared by all threads.
 //!
-//! HTTP/1 connections are used last-in first-out: the warmest first, and those that are not needed
-//! grow old. Where the origin closes connections soon, those that the load needs take turns
-//! (`idle_limit.rs`). HTTP/2 connections are shared by stream.
+//! HTTP/1 connections are used last-in first-out, so that surplus connections grow old and are closed.
+//! If the origin closes idle connections early, the connections that the load needs take turns
+//! (`idle_limit.rs`). HTTP/2 connections are shared: each request is a stream.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::link::H1Link;
 use crate::time::clock;
 use crate::transport::stream::IdleState;
 
-/// If a connection takes no more streams than this, each counts for its client: a client must not
-/// use up the descriptors of others with such connections either.
+/// If connections allow no more streams than this, each stream counts as a connection of its client.
+/// Otherwise a client could use up the descriptors of others with such connections.
 const FEW_STREAMS: u32 = 8;
-/// How long after a connection has borne all its resets the next one is made before the present
-/// ones are full.
+/// After a connection has reached its limit of resets, new connections are made ahead of demand for this
+/// time.
 const WEARS_FOR: Duration = Duration::from_secs(10);
-/// How long a full connection is waited for, since its SETTINGS may allow more streams. They come
-/// with its first bytes.
+/// The longest wait for the SETTINGS of a new connection that is full, because they may allow more
+/// streams. They arrive with the connection's first bytes.
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Connections to one origin server.
@@ -41,21 +41,21 @@ pub struct ServerPool {
     open: Arc<AtomicUsize>,
     pub(super) idle_limit: IdleLimit,
     shared: Mutex<Vec<Arc<SharedConnection>>>,
-    /// The waiters for a connection to share.
+    /// The requests that wait for a shared connection.
     pub(super) queue: Arc<ConnectQueue>,
-    /// The connection that was made last speaks HTTP/1.
+    /// True if the connection that was made last uses HTTP/1.
     pub(super) speaks_http1: AtomicBool,
-    /// The number of streams that a connection takes, by the last SETTINGS; 0 before the first.
+    /// The number of streams that a connection allows, according to the last SETTINGS; 0 before the first.
     pub(super) streams: Arc<AtomicU32>,
     wear: Mutex<Wear>,
     /// The number of idle connections in all pools.
     all_idle: Arc<ShardedGauge>,
-    /// Bytes of the server after the ends of responses.
+    /// The record of bytes that the server sent after the end of a response.
     pub(super) excess: Excess,
 }
 
 impl ServerPool {
-    /// A pool without connections. Idle connections count in `all_idle`.
+    /// A pool without connections. Idle connections are counted in `all_idle`.
     pub fn new(all_idle: &Arc<ShardedGauge>) -> Self {
         Self {
             idle: Mutex::default(),
@@ -71,7 +71,7 @@ impl ServerPool {
         }
     }
 
-    /// Returns true if an idle connection in this state has no input. Input is recorded.
+    /// Returns true if an idle connection in this state has no input. Input is recorded as excess bytes.
     fn is_quiet(&self, state: IdleState, now: Instant) -> bool {
         if state == IdleState::Excess {
             self.excess.note(now);
@@ -79,7 +79,7 @@ impl ServerPool {
         state == IdleState::Quiet
     }
 
-    /// Learns from an idle connection, found in this state, how long the origin keeps one.
+    /// Learns the origin's idle limit from the state in which an idle connection is found.
     fn learn(&self, entry: &Idle, state: IdleState, now: Instant) {
         match state {
             IdleState::Ended => self.idle_limit.closed_after(now.saturating_duration_since(entry.since)),
@@ -90,15 +90,16 @@ impl ServerPool {
         }
     }
 
-    /// A connection that was made for this server counts among the open ones from here on.
+    /// Counts a connection to this server among the open ones from now on.
     pub(super) fn count_open(&self, made: &mut ConnectionStart) {
         made.open = Some(OpenCount::count(&self.open));
     }
 
-    /// The connection used last, or the oldest if the origin would close it (see `idle_limit.rs`),
-    /// with its facts; of those that are for one connection of a client alone, only those of `own`.
-    /// Connections that have died while idle, or have input, are dropped on the way: the kernel is
-    /// asked, since unreported bytes would become the response to the next request.
+    /// Takes an idle connection with its facts: the one used last, or the oldest one if the origin would
+    /// close it soon (see `idle_limit.rs`). With `own`, only connections that belong to that client
+    /// connection are taken. Connections that have died or have input are dropped on the way. This asks
+    /// the kernel, because bytes that the event loop has not reported yet would be taken for the response
+    /// to the next request.
     pub fn take(
         &self,
         now: Instant,
@@ -122,18 +123,18 @@ impl ServerPool {
         }
     }
 
-    /// Returns true if one is idle that belongs to this connection of a client.
+    /// Returns true if there is an idle connection that belongs to this client connection.
     pub(super) fn has_own(&self, own: &Arc<OwnConnections>) -> bool {
         let own = Arc::as_ptr(own);
         self.idle.lock().own.iter().any(|entry| entry.is_of(own))
     }
 
-    /// Drops the connections that are for this connection of a client, which has ended.
+    /// Drops the idle connections that belong to a client connection, because it has ended.
     pub fn drop_own(&self, own: *const OwnConnections) {
         self.drop_idle(|entry| entry.is_of(own));
     }
 
-    /// Keeps a connection for the next request; beyond `most` the oldest is closed.
+    /// Keeps a connection for the next request. If there are more than `most`, the oldest one is closed.
     pub fn put(&self, mut link: Box<H1Link>, made: Box<ConnectionStart>, now: Instant, most: usize) {
         link.release();
         let evicted = {
@@ -164,8 +165,8 @@ impl ServerPool {
         });
     }
 
-    /// Drops idle connections that were made before `moved` and lead to an address that is `gone`.
-    /// Connections of HTTP/2 take no more streams.
+    /// Drops idle connections that were made before `moved` to an address that is `gone`. HTTP/2
+    /// connections to such an address accept no more streams.
     pub fn retire(&self, moved: Instant, gone: impl Fn(IpAddr) -> bool) {
         retain(&mut self.shared.lock(), |shared| {
             let retired = shared.born < moved && shared.address.is_some_and(&gone);
@@ -177,7 +178,7 @@ impl ServerPool {
         self.drop_idle(|entry| entry.made.born < moved && entry.made.address.is_some_and(&gone));
     }
 
-    /// Closes all idle connections. Those of HTTP/2 end with their last streams.
+    /// Closes all idle connections. HTTP/2 connections end with their last streams.
     pub(super) fn close_idle(&self) {
         let shared = std::mem::take(&mut *self.shared.lock());
         shared.iter().for_each(|shared| shared.close());
@@ -198,7 +199,7 @@ impl ServerPool {
                 }
             }
         }
-        // Dropped after others can continue.
+        // The connections are dropped after the lock is released, so that other threads need not wait.
         drop(idle);
         self.count_less(dropped.len());
     }
@@ -207,19 +208,19 @@ impl ServerPool {
         self.all_idle.add(-i64::try_from(idle).unwrap_or(0));
     }
 
-    /// Since when the connection that has been idle for longest is.
+    /// The time since which the longest idle connection has been idle.
     pub fn oldest(&self) -> Option<Instant> {
         let idle = self.idle.lock().oldest();
         let shared = self.shared.lock().iter().filter_map(|shared| shared.idle_since()).min();
         idle.into_iter().chain(shared).min()
     }
 
-    /// Closes that connection. Returns true if there was one. One of HTTP/2 ends itself, soon
-    /// after.
+    /// Closes the connection that has been idle for longest. Returns true if there was one. An HTTP/2
+    /// connection ends a little later.
     pub fn evict(&self) -> bool {
         let oldest = self.oldest();
         let mut shared = self.shared.lock();
-        // Streams are opened only on connections in the list.
+        // No stream can be opened on it meanwhile: that needs the list, which is locked.
         let is_oldest =
             |shared: &Arc<SharedConnection>| shared.idle_since().is_some_and(|since| Some(since) == oldest);
         if let Some(at) = shared.iter().position(is_oldest) {
@@ -234,7 +235,7 @@ impl ServerPool {
         evicted.is_some()
     }
 
-    /// A stream's place on a connection that has room for one more.
+    /// A place for a stream, on a connection that has room for one more.
     pub fn lease(&self, now: Instant, ages: Ages) -> Option<Lease> {
         let mut shared = self.shared.lock();
         retain(&mut shared, |shared| {
@@ -249,7 +250,7 @@ impl ServerPool {
             .find_map(SharedConnection::lease)
     }
 
-    /// Waits for a moment for the stream limit of the latest connection, unless it is known.
+    /// Waits a moment for the SETTINGS of the latest connection, unless its stream limit is known.
     pub async fn settled(&self) {
         let latest = self.shared.lock().last().filter(|shared| shared.is_to_be_waited_for()).cloned();
         if let Some(shared) = latest {
@@ -257,14 +258,14 @@ impl ServerPool {
         }
     }
 
-    /// How many streams a new connection takes before its origin has said so, and where that is to
-    /// be told.
+    /// The number of streams that a new connection may open before its SETTINGS arrive, and the place to
+    /// store the limit from its SETTINGS.
     pub fn streams_at_first(&self) -> (u32, Arc<AtomicU32>) {
         let said = self.streams.load(Ordering::Relaxed);
         (if said == 0 { STREAMS_AT_FIRST } else { said }, Arc::clone(&self.streams))
     }
 
-    /// The number of streams that a connection takes, by the last SETTINGS.
+    /// The number of streams that a connection allows, according to the last SETTINGS.
     pub(super) fn streams_said(&self) -> Option<u32> {
         Some(self.streams.load(Ordering::Relaxed)).filter(|said| *said > 0)
     }
@@ -280,8 +281,8 @@ impl ServerPool {
         last.is_some_and(|(last, _)| now.saturating_duration_since(last) < WEARS_FOR)
     }
 
-    /// How many connections should be made in addition to the present ones, so that one replaces
-    /// each that has borne all its resets.
+    /// The number of connections that should be made now to replace those that reach their limit of
+    /// resets.
     pub(super) fn missing(&self, now: Instant) -> u32 {
         let is_fresh = |shared: &&Arc<SharedConnection>| shared.takes_more() && !shared.is_short();
         let fresh = self.shared.lock().iter().filter(is_fresh).count();

@@ -1,4 +1,4 @@
-//! The pools of all upstreams, found by the common parameters of connections to a server.
+//! The pools of all upstreams. Servers with equal connection parameters share a pool.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,17 +13,17 @@ use crate::counters::metrics::ShardedGauge;
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
 use crate::tls::Connector;
 
-/// The parameters that must be equal for two servers to share connections, across upstreams and
-/// reloads.
+/// The connection parameters of a server. Servers with equal parameters share connections, even across
+/// upstreams and reloads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PoolKey {
     pub address: ServerAddress,
     pub protocol: UpstreamProtocol,
     pub tls: Option<Connector>,
     pub send_proxy: Option<ProxyProtocolVersion>,
-    /// The nameservers that are asked where the server's name leads.
+    /// The nameservers that resolve the server's name.
     pub resolver: Option<Arc<[SocketAddr]>>,
-    /// To which connections over HTTP/2 hold from when they are made.
+    /// The limits on heads, which are fixed for an HTTP/2 connection when it is made.
     pub head_limits: Option<HeadLimits>,
 }
 
@@ -35,7 +35,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// The pool for a server, a new one where nobody has it.
+    /// The pool for a server. A new one is created if none is in use.
     pub(super) fn get(&self, key: PoolKey) -> Arc<ServerPool> {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(&key).and_then(Weak::upgrade) {
@@ -46,7 +46,7 @@ impl Pools {
         pool
     }
 
-    /// Forgets the pools that nobody has any more. Looks at all of them.
+    /// Forgets the pools that are no longer used. Scans all pools.
     pub(super) fn forget_unused(&self) {
         self.pools.lock().retain(|_, pool| pool.strong_count() > 0);
     }
@@ -57,9 +57,9 @@ impl Pools {
         pools.iter().for_each(|pool| pool.close_idle());
     }
 
-    /// Closes the connection of any pool that has been idle for longest, to make room for another;
-    /// returns false if there was none. Scans all pools, if any connection is idle: for when
-    /// descriptors are scarce.
+    /// Closes the connection that has been idle for longest in any pool, to make room for another.
+    /// Returns false if there was none. This scans all pools, so it is only for times when descriptors
+    /// are scarce.
     pub fn evict(&self) -> bool {
         while self.idle() > 0 {
             let oldest = {
@@ -70,17 +70,17 @@ impl Pools {
             match oldest {
                 None => return false,
                 Some((_, pool)) if pool.evict() => return true,
-                // Somebody has taken it meanwhile.
+                // Another thread has taken the connection meanwhile.
                 Some(_) => {}
             }
         }
         false
     }
 
-    /// The number of idle connections. Looks at no pool, since every request of a busy client may
-    /// call this.
+    /// The number of idle connections. It scans no pools, because every request of a busy client may call
+    /// it.
     pub fn idle(&self) -> usize {
-        // Concurrent changes may have been seen in part.
+        // The sum may be negative for a moment, because the gauge's parts are not read at once.
         usize::try_from(self.idle.get()).unwrap_or(0)
     }
 }

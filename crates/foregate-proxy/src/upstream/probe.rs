@@ -1,5 +1,5 @@
-//! Active health checks: one task for each server, off the path of requests. A probe takes the same
-//! way to the server as requests do, on a connection of its own that ends with it.
+//! Active health checks: one task for each server, apart from requests. A probe opens its connection the
+//! same way as a request does, but the connection serves the probe alone and ends with it.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -25,12 +25,12 @@ use crate::random;
 use crate::settings::{HealthCheck, HttpProbe, Probe, UpstreamSettings};
 use crate::time::poll_length::WatchedTask;
 
-/// Bytes of a body that are looked at.
+/// The most bytes of a body that are examined.
 const BODY_MOST: usize = 64 * 1024;
-/// The first probes of many servers are spread over this time.
+/// The time in milliseconds over which the first probes of many servers are spread.
 const SPREAD: u64 = 100;
 
-/// On behalf of no client: the connection is for the probe alone.
+/// The terms of a probe's connection: it is made for no client, and serves the probe alone.
 const TERMS: OpeningTerms<'_> = OpeningTerms {
     fresh: true,
     addresses: Addresses::NONE,
@@ -38,7 +38,7 @@ const TERMS: OpeningTerms<'_> = OpeningTerms {
     client: None,
     own: None,
     http1: false,
-    // Such a connection is not shared.
+    // A connection on which credentials may be sent is never shared.
     authenticates: true,
     handed_over: None,
 };
@@ -50,8 +50,8 @@ struct ProbeAnswer {
     trailers: HeaderList,
 }
 
-/// Has a server probed, where that is configured. There is one task for all upstreams that have
-/// the server's record.
+/// Starts probing a server if that is configured. All upstreams that share the server's record use
+/// one task.
 pub(super) fn attend(upstream: &Arc<Upstream>, server: &Server) {
     if upstream.settings.health.is_none() {
         return;
@@ -75,7 +75,7 @@ impl ProbeSubject for Upstream {
     }
 }
 
-/// Probes a server for as long as an upstream has it.
+/// Probes a server as long as any upstream has it.
 async fn probe_for_ever(record: Weak<ServerRecord>) {
     sleep(Duration::from_millis(random::number() % SPREAD)).await;
     loop {
@@ -89,7 +89,7 @@ async fn probe_for_ever(record: Weak<ServerRecord>) {
     }
 }
 
-/// Probes a server once; the error is the reason why it is down.
+/// Probes a server once. The error is the reason why the probe failed.
 async fn probe(upstream: &Upstream, server: &Server, check: &HealthCheck) -> Result<(), String> {
     let mut server = server.clone();
     if let Some(port) = check.port {
@@ -163,7 +163,8 @@ fn grpc_request(
     Ok((request.map_err(|error| error.to_string())?, message))
 }
 
-/// Sends a request and receives its response; of the body as much as is looked at, if it is.
+/// Sends a request and receives its response. If `reads_body` is true, this includes the first
+/// [`BODY_MOST`] bytes of the body.
 async fn ask_origin(
     upstream: &Upstream,
     mut origin: Origin,
@@ -183,7 +184,8 @@ async fn ask_origin(
     let mut head = ResponseHead::new();
     loop {
         poll_fn(|cx| {
-            // An origin may close its side and still have an answer for us.
+            // An error in sending is ignored, because the origin may have closed its side after a
+            // response.
             let _ = origin.link.poll_flush(cx);
             origin.poll_head(cx, &upstream.connections, &mut head)
         })
@@ -237,7 +239,7 @@ fn contains(body: &[u8], text: &[u8]) -> bool {
 fn health_request(service: &str) -> Option<Vec<u8>> {
     let mut message = Vec::new();
     if !service.is_empty() {
-        // Field 1, a text; its length is a number of one byte.
+        // Field 1 of the message is a text. Its length is encoded in one byte.
         message.extend([0x0a, u8::try_from(service.len()).ok().filter(|length| *length < 128)?]);
         message.extend_from_slice(service.as_bytes());
     }
@@ -251,7 +253,7 @@ fn judge_grpc(answer: &ProbeAnswer) -> Result<(), String> {
     if answer.head.status != 200 {
         return Err(format!("HTTP status {}", answer.head.status));
     }
-    // Without a message, the head has the status.
+    // If there is no message, the status is in the head instead of the trailers.
     let status =
         answer.trailers.get_name(b"grpc-status").or_else(|| answer.head.headers.get_name(b"grpc-status"));
     match status {
@@ -277,7 +279,7 @@ fn judge_grpc(answer: &ProbeAnswer) -> Result<(), String> {
     }
 }
 
-/// Field 1 of a `HealthCheckResponse`, which is 0 if it is left out.
+/// Field 1 of a `HealthCheckResponse`, the status. It is 0 if the message leaves it out.
 fn serving_status(body: &[u8]) -> Option<u8> {
     let (frame, message) = body.split_at_checked(5)?;
     let [compressed, length @ ..] = frame else { return None };

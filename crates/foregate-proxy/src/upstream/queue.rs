@@ -1,4 +1,4 @@
-//! Requests that wait for a connection which they can share.
+//! The queue of requests that wait for a shared connection.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// How many wait, and how many connections are being made for them: one at a time as long as nobody
-/// knows how many requests it will take, and as many as it needs for all afterwards.
+/// Counts the waiting requests, and the connections that are being made for them. Connections are made
+/// one at a time while their number of streams is unknown, and then as many as all waiters need.
 #[derive(Debug, Default)]
 pub(super) struct ConnectQueue {
     counts: Mutex<WaitingCounts>,
@@ -27,8 +27,8 @@ impl ConnectQueue {
         WaitingRequest { queue: Arc::clone(self) }
     }
 
-    /// The right to make a connection that nobody waits for yet, unless as many as `most` are being
-    /// made.
+    /// The right to make a connection ahead of demand; `None` if `most` connections are being made
+    /// already.
     pub fn make_ahead(self: &Arc<Self>, most: u32) -> Option<Making> {
         self.make(|counts| counts.making < most)
     }
@@ -50,14 +50,14 @@ pub(super) struct WaitingRequest {
 }
 
 impl WaitingRequest {
-    /// The next time that a connection has been made, or could not be.
+    /// Waits until the next attempt to make a connection ends, successfully or not.
     pub fn next(&self) -> Notified<'_> {
         self.queue.over.notified()
     }
 
-    /// The right to make a connection, if those being made are too few for all waiters. Each
-    /// accepts this many `requests`; `None` if that is unknown, or one after the other should be
-    /// tried.
+    /// The right to make a connection, if those being made are too few for all waiters. Each connection
+    /// accepts `requests` requests. `requests` is `None` if that is unknown, or if connections should be
+    /// tried one by one.
     pub fn make(&self, requests: Option<u32>) -> Option<Making> {
         self.queue.make(|WaitingCounts { waiting, making }| {
             *making == 0 || requests.is_some_and(|requests| making.saturating_mul(requests) < *waiting)
@@ -71,7 +71,7 @@ impl Drop for WaitingRequest {
     }
 }
 
-/// A connection that is being made. The waiters check again once it is dropped.
+/// The right to make a connection. When it is dropped, the waiters check again.
 #[derive(Debug)]
 pub(super) struct Making {
     queue: Arc<ConnectQueue>,

@@ -1,5 +1,5 @@
-//! Connects to one of the addresses of a server's name: the next one is tried beside one that is
-//! slow (RFC 8305).
+//! Connects to one of the addresses of a server's name. If one is slow, the next one is tried in
+//! parallel (RFC 8305).
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -15,16 +15,15 @@ use super::connect::{Dialer, tcp};
 use super::server::Server;
 use crate::limits::descriptors::{self, DescriptorPlace};
 
-/// How long a connection is waited for before the next address is tried as well (RFC 8305, section
-/// 5).
+/// The time without a connection after which the next address is tried as well (RFC 8305, section 5).
 const NEXT_AFTER: Duration = Duration::from_millis(250);
-/// The least time of an attempt before it makes room for attempts at other addresses, so that few
-/// run at a time.
+/// The least time limit of an attempt at one of several addresses. It also bounds the number of attempts
+/// at the same time.
 const SHARE_MIN: Duration = Duration::from_secs(1);
 
 impl Dialer {
-    /// Connects to the first of these addresses that accepts. Addresses take turns at being the
-    /// first. `suspects` gets the addresses of attempts in their order; at the end it has the
+    /// Connects to the first of these addresses that accepts. The addresses take turns at being tried
+    /// first. During the attempts, `suspects` has their addresses in order; at the end, it has only the
     /// address that accepted.
     pub(super) async fn first_of(
         &self,
@@ -34,8 +33,8 @@ impl Dialer {
         place: DescriptorPlace,
         suspects: &mut Vec<IpAddr>,
     ) -> io::Result<(TcpStream, DescriptorPlace)> {
-        // A server that is down costs one attempt, at one address after the other: the address that
-        // accepts connections may be the faulty one.
+        // If the server is down, only one address is tried for each request, in turn. Otherwise the
+        // address that accepts connections would always win, although it may be the faulty one.
         let is_well = server.record.health.failures() == 0;
         let mut order = server.remembered.turns.order(found, is_well, self.clock.now());
         order.truncate(if is_well { order.len() } else { 1 });
@@ -44,17 +43,17 @@ impl Dialer {
         let share = (self.settings.connect_timeout / count).max(SHARE_MIN);
         let race = race(order, port, share, place, suspects, |address, error| {
             if !descriptors::are_missing(error) {
-                // The next connection does not begin with it.
+                // The next connection does not try this address first.
                 server.remembered.turns.failed(address, self.clock.now(), false);
             }
-            // Without a route there was no attempt.
+            // An address without a route does not count as an attempt.
             if !is_without_route(error) {
                 losers.push((address, error.to_string()));
             }
         });
         let won = race.await;
         if won.is_err() {
-            // This one is counted for the connection as a whole.
+            // The caller counts the last failure, as that of the whole connection.
             losers.pop();
         } else if let Some((address, error)) = losers.last() {
             self.tell_of_address(server, *address, error);
@@ -63,8 +62,8 @@ impl Dialer {
         won
     }
 
-    /// No request fails for an address that does not answer beside one that does: somebody has to
-    /// be told.
+    /// Warns operators of an address that does not answer. As long as another address answers, no
+    /// request fails, so nothing else would show the problem.
     fn tell_of_address(&self, server: &Server, address: IpAddr, error: &str) {
         if server.remembered.address.take(self.clock.now()) {
             tracing::warn!(
@@ -78,10 +77,10 @@ impl Dialer {
     }
 }
 
-/// Tries addresses in their order: the next one as soon as one has failed, or is slow while there
-/// is a descriptor for another. Each has its `share` of the time, but for the last one, which has
-/// all that is left. The first to take a connection wins. `lost` is told of each that has failed,
-/// or was overtaken by one that began later.
+/// Tries addresses in their order. The next one is tried as soon as one has failed, or if one is slow and
+/// a further descriptor is free. Each attempt has the time limit `share`; the last one has all the time
+/// that is left. The first address that accepts wins. `lost` is called for each address that has failed
+/// or was overtaken by a later attempt.
 async fn race(
     order: Vec<IpAddr>,
     port: u16,
@@ -118,7 +117,7 @@ async fn race(
                     lost(address, &error);
                     (failure, place) = (error, Some(of_attempt));
                 }
-                // A failed attempt leaves its place to the next address, but none is left.
+                // All attempts have failed, and no address is left.
                 None => return Err(failure),
             },
             () = sleep(NEXT_AFTER), if order.len() > 0 => {}
@@ -135,8 +134,8 @@ async fn attempt(
     (address.ip(), connected.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())), place)
 }
 
-/// Returns true if the machine has no route to an address, such as one of IPv6 without IPv6, or a
-/// link-local one without its link.
+/// Returns true if the machine has no route to an address: for example, an IPv6 address on a machine
+/// without IPv6.
 fn is_without_route(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::NETUNREACH | Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT | Errno::INVAL))

@@ -1,5 +1,5 @@
-//! The state of a server, kept by its address. It survives a reload, another name of its upstream
-//! and another weight.
+//! The state of a server, kept by its address. It survives reloads, even if the upstream's name or the
+//! server's weight changes.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ use crate::settings::Probe;
 
 /// The length of the window of [`Outcomes`].
 const WINDOW: Duration = Duration::from_secs(10);
-/// An override that does not exist.
+/// Marks that an operator has set no weight.
 const NO_WEIGHT: u32 = u32::MAX;
 
-/// The identity of a server for health: upstreams that probe an address in different ways have
-/// different records.
+/// The identity of a server for health. Upstreams that probe an address in different ways have
+/// different records of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RecordKey {
     pub address: ServerAddress,
@@ -36,7 +36,7 @@ pub(super) struct RecordKey {
 pub(super) struct ServerRecords(Mutex<HashMap<RecordKey, Weak<ServerRecord>>>);
 
 impl ServerRecords {
-    /// The record of a server, and whether it is new.
+    /// The record of a server; true if it is new.
     pub(super) fn get(&self, key: RecordKey) -> (Arc<ServerRecord>, bool) {
         let mut records = self.0.lock();
         if let Some(record) = records.get(&key).and_then(Weak::upgrade) {
@@ -47,12 +47,12 @@ impl ServerRecords {
         (record, true)
     }
 
-    /// Has no server be probed any more.
+    /// Ends all probes for good.
     pub(super) fn end_probes(&self) {
         self.0.lock().values().filter_map(Weak::upgrade).for_each(|record| record.checked.rest());
     }
 
-    /// Forgets the records of servers that are in no configuration any more.
+    /// Forgets the records of servers that are no longer in any configuration.
     pub(super) fn forget_unused(&self) {
         self.0.lock().retain(|_, record| record.strong_count() > 0);
     }
@@ -71,17 +71,18 @@ pub(super) struct ServerRecord {
     pub connections: AtomicU32,
     /// Latencies.
     pub pace: Pace,
-    /// Shares of failures.
+    /// Recent attempts and failures.
     pub outcomes: Outcomes,
     /// Failed attempts by their kind.
     pub failures: Kinds,
     /// Times that requests began to pass over it: for failures in a row, its share of failures or its latency, or because it hung.
     pub ejections: AtomicU64,
-    /// Milliseconds of `pace` when its slow start began; 0 for none.
+    /// The start of the server's slow start, in milliseconds of `pace`; 0 without one.
     started: AtomicU64,
     order: AtomicU8,
     weight: AtomicU32,
-    /// When an operator last changed the order or the weight, milliseconds of the steady clock; 0 for never.
+    /// The time at which an operator last changed the order or the weight, in milliseconds of the steady clock; 0 if
+    /// never.
     ordered_at: AtomicU64,
     change: Mutex<StateChange>,
 }
@@ -96,11 +97,11 @@ pub(super) struct StateChange {
 /// An operator's order for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// No order: health decides.
+    /// There is no order, so health decides.
     Up,
-    /// No new requests, except those of its sessions.
+    /// The server gets no new requests, except those of sessions that are bound to it.
     Drain,
-    /// No requests at all.
+    /// The server gets no requests at all.
     Down,
 }
 
@@ -124,7 +125,7 @@ impl ServerRecord {
         }
     }
 
-    /// Returns true if health lets requests go to the server, or has one try it again.
+    /// Returns true if the server is up according to requests and probes, or due for a trial.
     pub(super) fn is_up(&self, now: Instant) -> bool {
         !self.checked.is_down() && self.health.is_up(now)
     }
@@ -143,12 +144,12 @@ impl ServerRecord {
         self.order.store(order as u8, Ordering::Relaxed);
     }
 
-    /// A weight that replaces the configured one.
+    /// The weight that an operator has set in place of the configured one.
     pub(super) fn weight(&self) -> Option<u32> {
         Some(self.weight.load(Ordering::Relaxed)).filter(|weight| *weight != NO_WEIGHT)
     }
 
-    /// Sets or removes that weight.
+    /// Sets or removes the weight that replaces the configured one.
     pub(super) fn set_weight(&self, weight: Option<u32>) {
         self.weight.store(weight.unwrap_or(NO_WEIGHT), Ordering::Relaxed);
     }
@@ -164,12 +165,12 @@ impl ServerRecord {
         self.ordered_at.store(millis, Ordering::Relaxed);
     }
 
-    /// The server's state has changed.
+    /// Records that the server's state changes now.
     pub(super) fn changed(&self, reason: impl Into<String>) {
         *self.change.lock() = StateChange { at: SystemTime::now(), reason: reason.into() };
     }
 
-    /// The state had changed in another process.
+    /// Records a change of state that another process has seen.
     pub(super) fn changed_at(&self, at: SystemTime, reason: &str) {
         *self.change.lock() = StateChange { at, reason: reason.to_owned() };
     }
@@ -179,22 +180,23 @@ impl ServerRecord {
         self.change.lock().clone()
     }
 
-    /// The server has come up: its share grows from now on.
+    /// Begins a slow start, because the server has come up: its share of requests grows from now on.
     pub(super) fn start_slowly(&self, now: Instant) {
         self.started.store(self.pace.millis(now).max(1), Ordering::Relaxed);
     }
 
-    /// The part of its share that a server has which started slowly, in thousandths.
+    /// The part of its usual requests that the server gets, in thousandths; less than 1000 during its slow
+    /// start.
     pub(super) fn ramp(&self, span: Duration, now: Instant) -> u64 {
         let (since, span) = (self.started.load(Ordering::Relaxed), span.as_millis() as u64);
         if since == 0 || span == 0 {
             return 1000;
         }
-        // The share is never zero, since this server may be the only one.
+        // The result is never 0, because this server may be the only one.
         (self.pace.millis(now).saturating_sub(since).saturating_mul(1000) / span).clamp(20, 1000)
     }
 
-    /// How long requests have waited at the server without any answer.
+    /// The time for which requests have been waiting at the server without any answer.
     pub(super) fn silence(&self, now: Instant) -> Duration {
         if self.load.get() == 0 {
             return Duration::ZERO;
@@ -218,13 +220,13 @@ impl ServerRecord {
     }
 }
 
-/// The requests in flight of one server. On a cache line of its own: threads change it with each
-/// request.
+/// The requests in flight of one server. It has a cache line of its own, because threads change it with
+/// each request.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Load {
     count: AtomicU32,
-    /// Milliseconds of [`Pace`] since which the server has had a request.
+    /// The time since which the server has had requests in flight, in milliseconds of [`Pace`].
     busy_since: AtomicU64,
 }
 
@@ -235,7 +237,7 @@ impl Load {
     }
 }
 
-/// A request that a server is being asked.
+/// Counts a request in flight at a server.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<ServerRecord>);
 
@@ -245,7 +247,7 @@ impl Drop for InFlight {
     }
 }
 
-/// A connection to a server.
+/// Counts an open connection to a server.
 #[derive(Debug)]
 pub struct OpenConnection(Arc<ServerRecord>);
 
@@ -255,7 +257,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// The attempts in a window, and the failed ones among them.
+/// The number of attempts in a window of time, and of the failed ones among them.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     all: AtomicU32,
@@ -264,8 +266,8 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Counts an attempt; the percentage of failures when this one has failed and there are
-    /// `minimum` at least.
+    /// Counts an attempt. If it failed, and there were at least `minimum` attempts, returns the
+    /// percentage of failures.
     pub(super) fn count(&self, is_bad: bool, minimum: u32) -> Option<u32> {
         let all = self.all.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let bad = self.bad.fetch_add(u32::from(is_bad), Ordering::Relaxed) + u32::from(is_bad);
@@ -273,8 +275,8 @@ impl Outcomes {
             .then(|| u32::try_from(u64::from(bad) * 100 / u64::from(all)).unwrap_or(100))
     }
 
-    /// Begins a new window once the last one is over. Half of the old one stays, so that nothing
-    /// slips through between two.
+    /// Begins a new window once the last one is over. Half of the old counts stay, so that failures
+    /// around the end of a window are not lost.
     pub(super) fn turn(&self, now: Instant) {
         let mut since = self.since.lock();
         if now.saturating_duration_since(*since.get_or_insert(now)) >= WINDOW {
@@ -285,7 +287,7 @@ impl Outcomes {
         }
     }
 
-    /// Forgets all.
+    /// Forgets all attempts.
     pub(super) fn forget(&self) {
         self.all.store(0, Ordering::Relaxed);
         self.bad.store(0, Ordering::Relaxed);

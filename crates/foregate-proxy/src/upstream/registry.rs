@@ -1,4 +1,5 @@
-//! All upstreams of the process: they are made from settings, keep state over reloads, and are looked through.
+//! All upstreams of the process: they are made from settings, keep their state over reloads, and have their pools
+//! swept.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,17 +31,17 @@ use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock::Clock;
 use crate::tls::{Connector, TlsError};
 
-/// How often pools are looked through for connections that are too old or have died.
+/// The interval at which connections that are too old or have died are removed from the pools.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Requests that steps of modules may have under way to one upstream, those of one client a part of
-/// them. Beyond, they get none.
+/// The most requests of module steps in flight to one upstream; one client may have a part of them.
+/// Further requests are refused.
 const FETCHES: usize = 1024;
 
-/// Copies of requests that may be under way to one upstream. Beyond, none is made.
+/// The most copies of requests in flight to one upstream. Further copies are not made.
 const MIRRORS: usize = 512;
 
-/// The scope of a bound on requests in flight.
+/// The scope of a limit on requests in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GateKey {
     /// The clients of a listener.
@@ -51,7 +52,7 @@ pub enum GateKey {
     Upstream(Arc<str>),
 }
 
-/// All pools of the process, and the parts for making upstreams. Survives reloads.
+/// The pools and other state from which upstreams are made. It survives reloads.
 #[derive(Debug)]
 pub struct Upstreams {
     clock: Clock,
@@ -75,17 +76,17 @@ impl Upstreams {
         }
     }
 
-    /// The time for upstreams.
+    /// The clock of the upstreams.
     pub fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Bounds on requests in flight.
+    /// The limits on requests in flight.
     pub fn gates(&self) -> &RequestGates<GateKey> {
         &self.gates
     }
 
-    /// Closes idle connections to servers, and probes none any more: there are no new requests.
+    /// Closes idle connections to servers and ends probes, because there will be no new requests.
     pub fn rest(&self) {
         self.records.end_probes();
         self.pools.close_idle();
@@ -96,8 +97,8 @@ impl Upstreams {
         &self.pools
     }
 
-    /// Puts `settings` to work. An upstream of `old` with equal settings is reused: connections,
-    /// health and all.
+    /// Creates the upstreams of `settings`. An upstream of `old` with equal settings is reused with its
+    /// connections, health and other state.
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ impl Upstreams {
             .iter()
             .map(|settings| {
                 let tls = settings.tls.as_ref();
-                // Equal when the files that it names hold the same.
+                // A connector equals the old one if the contents of its files are the same.
                 let connector = tls.map(|tls| Connector::new(tls, settings.protocol)).transpose()?;
                 match old.get(&*settings.name) {
                     Some(old)
@@ -136,8 +137,7 @@ impl Upstreams {
             .collect()
     }
 
-    /// These upstreams with the present servers of their services; `None` if these are
-    /// unchanged.
+    /// The upstreams with the current servers of their services; `None` if no servers have changed.
     pub fn renew(&self, old: &[Arc<Upstream>]) -> Option<Vec<Arc<Upstream>>> {
         if old.iter().all(|old| old.is_current()) {
             return None;
@@ -157,12 +157,12 @@ impl Upstreams {
         &self.resolver
     }
 
-    /// Tells when [`Self::renew`] may find other servers.
+    /// Changes when [`Self::renew`] may find other servers.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.resolver.service_changes()
     }
 
-    /// Puts an upstream to work. The state of servers that the `old` one has as well is kept.
+    /// Creates an upstream. If the `old` one has the same servers, their state is kept.
     pub(super) fn start(
         &self,
         settings: &Arc<settings::UpstreamSettings>,
@@ -282,8 +282,7 @@ impl Upstreams {
     }
 }
 
-/// Looks through the pools of the present upstreams once a second, for as long as the process
-/// lives.
+/// Sweeps the pools of the present upstreams once a second, for as long as the process lives.
 pub async fn sweep(clock: Clock, mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -1,5 +1,5 @@
-//! The state of a server beside its health: the turns of its name's addresses, its former
-//! addresses, and reports to operators.
+//! The state of a server apart from its health: the turns of its name's addresses, its former
+//! addresses, and the limits on reports to operators.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -9,10 +9,12 @@ use parking_lot::Mutex;
 use super::turns::Turns;
 use crate::time::notices::Notices;
 
-/// The time for which connections to a removed address of a name stay in use. Names that answer
-/// with varying parts of many addresses have it back by then.
+/// The time for which connections to an address stay in use after the address disappears from its name.
+/// A name with many addresses may give a different selection each time, and has usually given the address
+/// again by then.
 const MOVED_AFTER: Duration = Duration::from_secs(30);
-/// Addresses of a name that are remembered; beyond, those that were not seen for longest are not.
+/// The most addresses of a name that are remembered. Beyond this, those not seen for longest are
+/// forgotten.
 const SEEN_MOST: usize = 256;
 
 /// The state of a server.
@@ -23,9 +25,9 @@ pub(super) struct ServerMemory {
     seen: Mutex<SeenAddresses>,
     /// A handshake has failed.
     pub handshake: Notices,
-    /// An address does not answer.
+    /// Limits notices of an address that does not answer.
     pub address: Notices,
-    /// Connections were flooded.
+    /// Limits notices of flooded connections.
     pub flood: Notices,
     /// Why the last handshake failed.
     tls_failure: Mutex<Option<String>>,
@@ -42,14 +44,15 @@ impl ServerMemory {
         self.tls_failure.lock().clone()
     }
 
-    /// Records the addresses that the name has now. Connections that were made before the result,
-    /// if there is one, may be to an address that it has had no more for a while: [`Self::has`]
-    /// tells.
+    /// Records addresses that the name has now. Returns the time at which an address was last forgotten.
+    /// Connections that are older than this may lead to a forgotten address: check this with
+    /// [`Self::has`].
     pub fn see(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
         self.seen.lock().see(addresses, now)
     }
 
-    /// Records that the name has these addresses and no others: former ones are gone at once.
+    /// Records that the name has these addresses and no others. Former ones are forgotten at once. Returns
+    /// the same time as [`Self::see`].
     pub fn see_all(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
         let mut seen = self.seen.lock();
         let before = seen.addresses.len();
@@ -60,13 +63,13 @@ impl ServerMemory {
         seen.see(addresses, now)
     }
 
-    /// Returns true if the name has this address, or had it a while ago.
+    /// Returns true if the name has this address, or had it recently.
     pub fn has(&self, address: IpAddr) -> bool {
         self.seen.lock().addresses.iter().any(|(seen, _)| *seen == address)
     }
 }
 
-/// Addresses of a name, and when each was last seen.
+/// The addresses of a name, and the time at which each was last seen.
 #[derive(Debug, Default)]
 struct SeenAddresses {
     addresses: Vec<(IpAddr, Instant)>,

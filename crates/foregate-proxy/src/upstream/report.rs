@@ -1,4 +1,4 @@
-//! The view of operators on servers, and their orders.
+//! The state of servers as operators see it, and the orders of operators.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,15 +11,15 @@ use crate::settings::UpstreamSettings;
 /// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
-    /// Gets requests.
+    /// The server gets requests.
     Up,
-    /// Gets requests, and no probe has ended yet.
+    /// The server gets requests, but no probe has ended yet.
     Unchecked,
     /// The server has failed, and single requests test whether it answers again.
     Trial,
-    /// Is skipped after failures of requests.
+    /// The server is avoided after failed requests.
     Ejected,
-    /// Its health checks fail.
+    /// The server's health checks fail.
     Down,
     /// The server gets no new clients.
     Draining,
@@ -28,7 +28,7 @@ pub enum ServerState {
 }
 
 impl ServerState {
-    /// For output.
+    /// The name of the state for output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -45,17 +45,17 @@ impl ServerState {
 /// The state of a server, for operators.
 #[derive(Debug, Clone)]
 pub struct ServerReport {
-    /// Its address, as it is configured.
+    /// The server's address, as configured.
     pub server: String,
     /// Its state.
     pub state: ServerState,
     /// The reason for its state.
     pub reason: String,
-    /// When that changed.
+    /// The time of the last change of the state.
     pub since: SystemTime,
     /// The present weight.
     pub weight: u32,
-    /// The server is a backup.
+    /// True if the server is a backup.
     pub backup: bool,
     /// Its zone.
     pub zone: Option<Box<str>>,
@@ -71,8 +71,8 @@ pub struct ServerReport {
     pub failures: Vec<(&'static str, u64)>,
     /// The number of its ejections.
     pub ejections: u64,
-    /// Probes that succeeded and that failed, and why the last one did; `None` where none are
-    /// configured.
+    /// The number of successful probes, the number of failed ones, and the reason if the last one failed;
+    /// `None` if no probes are configured.
     pub probes: Option<(u64, u64, Option<String>)>,
 }
 
@@ -131,7 +131,8 @@ impl Server {
         }
     }
 
-    /// Tells the metrics about load and latency, which change too often to be told each time.
+    /// Updates the metrics of load, connections and weights. Load changes too often to update its metric
+    /// each time.
     pub(super) fn show_load(&self) {
         self.counters.in_flight.set(self.record.load.get() as usize);
         self.counters.connections.set(self.record.connections.load(Ordering::Relaxed) as usize);

@@ -1,4 +1,4 @@
-//! The rest of abandoned responses.
+//! Reads the rest of abandoned responses, so that their connections can be reused.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use super::opening::Connections;
 use super::origin::Origin;
 use crate::link::{Link, ReceiveOutcome};
 
-/// The most bytes of a rest that are read. Beyond it, the origin's connection ends, or its stream
-/// is reset.
+/// The most bytes of a rest that are read. If there are more, the connection is closed or, on HTTP/2, the
+/// stream is reset.
 const MOST: usize = 64 * 1024;
 
 /// The time limit for reading the rest.
 const WITHIN: Duration = Duration::from_secs(2);
 
 impl Connections {
-    /// Takes note of bytes behind the end of a response on a connection that goes out of use. Its
-    /// client has the response whole, so it is a failure of neither the request nor the server.
+    /// Records bytes after the end of a response on a connection that is no longer used. The client has
+    /// the whole response, so this is no failure of the request or the server.
     fn note_excess(&self, origin: &mut Origin, now: Instant) {
         if !origin.has_excess() {
             return;
@@ -27,18 +27,18 @@ impl Connections {
             Some(server) if !origin.link.is_h2() => {
                 self.excess.note(server, now);
             }
-            // The bytes of a stream reach no other.
+            // On HTTP/2, excess bytes belong to their stream and cannot affect another request.
             _ => self.excess.count(1),
         }
     }
 
-    /// The exchange with a server is over: keeps the connection for another one if it is reusable.
+    /// Ends the exchange with a server, and keeps the connection for another one if it is reusable.
     pub fn recycle(self: &Arc<Self>, mut origin: Origin, now: Instant) {
         self.note_excess(&mut origin, now);
         let Link::H2(link) = &mut origin.link else { return self.keep(origin, now) };
         let Some(why) = link.take_refused() else { return };
-        // Origins may end a stream after a head that has no body with a frame of its own. Were it
-        // reset instead, they would have had enough of us after some.
+        // An origin may end a stream without a body by a separate frame, so the end is waited for. If
+        // we reset such streams instead, the origin would soon refuse our connection.
         if let Poll::Ready(found) = link.poll_refused(why, &mut Context::from_waker(Waker::noop())) {
             return self.excess.count(u64::from(found));
         }
@@ -52,14 +52,13 @@ impl Connections {
         tokio::spawn(tokio::time::timeout(WITHIN, end));
     }
 
-    /// Reads and drops the rest of a response, if that is short, so that its connection can be
-    /// kept.
+    /// Reads and drops the rest of a response if it is short, so that its connection can be kept.
     pub fn drop_rest(self: &Arc<Self>, mut origin: Origin) {
         if let Link::H2(link) = &mut origin.link {
             link.take_refused();
         }
         let mut left = MOST;
-        // Mostly, the whole rest arrived with the head.
+        // Usually, the whole rest has arrived with the head.
         match poll_drop(&mut origin, &mut left, &mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(())) => {
                 let now = self.clock.now();
@@ -81,7 +80,7 @@ impl Connections {
     }
 }
 
-/// Reads the rest of a body and drops it; `None` where that is more than `left`, or the origin
+/// Reads and drops the rest of a body. `None` if the rest is longer than `left`, or if the origin
 /// fails.
 fn poll_drop(origin: &mut Origin, left: &mut usize, cx: &mut Context<'_>) -> Poll<Option<()>> {
     loop {

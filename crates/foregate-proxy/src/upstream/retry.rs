@@ -1,7 +1,7 @@
 //! Rules for further attempts: the failures that they cover, their safety, and the next upstream.
 //!
-//! A request counts the attempts of each rule. The rules are those of the present upstream; another upstream has its
-//! own.
+//! A request counts the attempts that each rule has allowed. Each upstream has its own rules, and those of the present
+//! upstream apply.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,36 +17,36 @@ use crate::settings::{Elsewhere, Retry};
 /// The reason for a further attempt.
 #[derive(Debug, Clone, Copy)]
 pub enum RetryCause {
-    /// There is no response.
+    /// The attempt failed without a response.
     Error(Error),
-    /// The response has this status; true if it has a time for the next attempt.
+    /// The response has this status. True if it has a `Retry-After`.
     Status(u16, bool),
 }
 
 /// The state of the rules for a request.
 #[derive(Debug, Default)]
 pub struct Rules<'a> {
-    /// Those of the present upstream, or of the route for the first one.
+    /// The rules of the present upstream. For the first upstream, those of the route take precedence.
     rules: &'a [Retry],
-    /// By when the present attempt must have brought a response, where another may follow.
+    /// The deadline for a response to the present attempt, if another attempt may follow.
     pub until: Option<Instant>,
-    /// The upstreams to which attempts may go as well.
+    /// The other upstreams to which attempts may go.
     others: &'a [Arc<Upstream>],
     /// The upstream to which the next attempt goes.
     pub next: Option<&'a Arc<Upstream>>,
-    /// How many attempts each rule of the present upstream has allowed.
+    /// The number of attempts that each rule of the present upstream has allowed.
     used: Vec<u32>,
-    /// The changes to the request for the present upstream, those of an earlier one first: a field
-    /// that was taken away stays away.
+    /// The changes to the request for the present upstream, after those for earlier upstreams: a field
+    /// that was removed for an earlier one stays removed.
     diversions: Vec<Elsewhere>,
-    /// The request counts among those of the upstreams that were asked before.
+    /// Counts the request among those of the upstreams that were tried before.
     before: Vec<ActiveRequest<'a>>,
-    /// The client has got an interim response.
+    /// True if the client has got an interim response.
     relayed: bool,
 }
 
 impl RetryCause {
-    /// The case of a response that has arrived.
+    /// The cause that a response gives by its status.
     pub fn of_response(head: &ResponseHead) -> Self {
         Self::Status(head.status, head.headers.get_name(b"retry-after").is_some())
     }
@@ -67,12 +67,12 @@ impl RetryCause {
         }
     }
 
-    /// Returns true if an origin cannot have begun to process the request.
+    /// Returns true if no origin can have begun to process the request.
     fn is_before_sending(self) -> bool {
         matches!(self, Self::Error(error) if error.is_before_sending())
     }
 
-    /// Returns true if the same server may be asked again.
+    /// Returns true if the same server may be tried again.
     fn spares_server(self) -> bool {
         match self {
             Self::Error(error) => !error.is_of_the_server(),
@@ -80,26 +80,27 @@ impl RetryCause {
         }
     }
 
-    /// Returns true unless the service as a whole has asked for a pause (RFC 6585, section 4).
+    /// Returns true if other servers of the upstream may be asked. False for a 429 with `Retry-After`, by
+    /// which the service as a whole asks for a pause (RFC 6585, section 4).
     fn spares_upstream(self) -> bool {
         !matches!(self, Self::Status(429, true))
     }
 }
 
 impl<'a> Rules<'a> {
-    /// The state of these rules, whose attempts may go to `others` as well; `None` where there are no rules.
+    /// The state of these rules, whose attempts may also go to `others`. `None` if there are no rules.
     pub fn new(rules: &'a [Retry], others: &'a [Arc<Upstream>]) -> Option<Box<Self>> {
         (!rules.is_empty())
             .then(|| Box::new(Self { rules, others, used: vec![0; rules.len()], ..Self::default() }))
     }
 
-    /// The client has got an interim response: a response is not exchanged for another one any
-    /// more.
+    /// Records that the client has got an interim response. From now on, no response is replaced by that
+    /// of another attempt.
     pub fn has_relayed(&mut self) {
         self.relayed = true;
     }
 
-    /// The changes to the request for the upstream that is asked.
+    /// The changes to the request for the present upstream.
     pub fn diversions(&self) -> &[Elsewhere] {
         &self.diversions
     }
@@ -116,12 +117,12 @@ impl<'a> Rules<'a> {
         self.until
     }
 
-    /// Returns true if any rule covers this.
+    /// Returns true if any rule covers `cause`.
     pub fn is_about(&self, cause: RetryCause) -> bool {
         !self.relayed && self.rules.iter().any(|rule| cause.is_covered_by(rule))
     }
 
-    /// Returns true if a rule has another attempt, at another server or elsewhere, before anything was sent.
+    /// Returns true if a rule allows another attempt, at another server or another upstream, while nothing was sent.
     pub fn has_another(
         &self,
         cause: RetryCause,
@@ -138,14 +139,15 @@ impl<'a> Rules<'a> {
         })
     }
 
-    /// The upstream that a rule names, unless it is down as well, which makes it no replacement.
+    /// The upstream that a rule names; `None` if it is down as well.
     fn other(&self, elsewhere: &Elsewhere, now: Instant) -> Option<&'a Arc<Upstream>> {
         let other = self.others.iter().find(|other| other.settings.name == elsewhere.upstream);
         other.filter(|other| other.picker.is_any_up(now))
     }
 
-    /// Chooses another upstream for the first attempt, if no server of this one is up and a rule sends failed connections there. Returns
-    /// true if it did. The upstream that is down gets nothing, and the other one no more than this request, so no budget is asked.
+    /// Chooses another upstream for the first attempt, if no server of this one is up and a rule sends failed
+    /// connections to the other one. Returns true if it did. This needs no budget, because the request still causes
+    /// only one attempt.
     pub fn pass_over(&mut self, upstream: &Upstream, now: Instant) -> bool {
         if upstream.picker.is_any_up(now) {
             return false;
@@ -162,7 +164,7 @@ impl<'a> Rules<'a> {
         true
     }
 
-    /// Returns true if a rule allows another attempt, and chooses its place.
+    /// Returns true if a rule allows another attempt, and chooses its server or upstream.
     pub fn allow(
         &mut self,
         (attempts, active): (&mut Attempts, &mut ActiveRequest<'a>),
@@ -219,13 +221,13 @@ impl<'a> Rules<'a> {
         self.before.push(before);
     }
 
-    /// Stops further attempts: the request has its answer.
+    /// Gives up the request's places in the budgets of earlier upstreams, because its response has begun.
     pub fn answered(&mut self) {
         self.before.clear();
     }
 }
 
-/// The upstreams to which these rules, and those of the upstreams that they name, may send attempts.
+/// The upstreams to which these rules may send attempts, directly or by the rules of an upstream that they name.
 pub fn named(rules: &[Retry], all: &[Arc<Upstream>]) -> Vec<Arc<Upstream>> {
     let mut found: Vec<Arc<Upstream>> = Vec::new();
     let mut next: Vec<&str> = names(rules).collect();

@@ -15,19 +15,19 @@ use crate::names::ResolvedName;
 use crate::settings;
 use crate::tls::Refusal;
 
-/// A server at work. A clone is the same server.
+/// A server of a running upstream. A clone is the same server.
 #[derive(Debug, Clone)]
 pub struct Server {
-    /// Its place among those of its upstream.
+    /// The server's index among those of its upstream.
     pub(super) number: usize,
-    /// Where it is.
+    /// The configured address.
     pub address: ServerAddress,
     /// The address as text, for logs.
     pub label: Arc<str>,
     pub(super) resolved: Option<Arc<ResolvedName>>,
     pub(super) pool: Arc<ServerPool>,
     pub(super) settings: Arc<settings::ServerSettings>,
-    /// Its connections may be shared by stream.
+    /// True if HTTP/2 connections to the server may be shared by several requests.
     pub(super) shares: bool,
     pub(super) record: Arc<ServerRecord>,
     pub(super) remembered: Arc<ServerMemory>,
@@ -35,7 +35,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Tells metrics whether the server gets requests.
+    /// Updates the metric that shows if the server is down.
     pub(super) fn show(&self) {
         let is_down = self.record.health.is_down() || self.record.checked.is_down();
         self.counters.is_down.store(is_down, Ordering::Relaxed);
@@ -47,7 +47,8 @@ impl Server {
         self.counters.ejections.inc();
     }
 
-    /// Operators are told that it has ended a handshake that was over for us.
+    /// Tells operators that the server has rejected our certificate after the handshake. Returns the
+    /// error for the request.
     pub(super) fn tell_of_refusal(&self, error: Refusal, now: Instant) -> Error {
         self.remembered.tls_failed(&error);
         if self.remembered.handshake.take(now) {
@@ -56,12 +57,12 @@ impl Server {
         Error::OriginTls
     }
 
-    /// Drops idle connections that are too old, have died, or lead to where its name has not led
-    /// for a while.
+    /// Drops idle connections that are too old, that have died, or whose address has not been an address
+    /// of the server's name for a while.
     pub(super) fn sweep(&self, now: Instant, ages: Ages) {
         self.pool.sweep(now, ages);
         let Some(resolved) = &self.resolved else { return };
-        // A reload puts servers to work where there is no runtime.
+        // Lookups start here, because a reload creates servers outside of the runtime.
         resolved.start();
         let moved = match resolved.addresses() {
             Some(addresses) if resolved.is_complete() => self.remembered.see_all(&addresses, now),

@@ -1,5 +1,5 @@
-//! Servers of services: in an upstream at work, those that the SRV records name replace each
-//! `srv:`.
+//! The servers of services: in a running upstream, each `srv:` entry is replaced by the servers that the
+//! SRV records name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::settings::{self, ServerSettings};
 /// The largest weight of a server.
 const WEIGHT_MOST: u32 = 1000;
 
-/// The servers that are known of a service, if any are.
+/// The servers of a service; `None` if they are not known yet.
 type KnownServers = Option<Arc<[ServiceServer]>>;
 
-/// The servers of an upstream, as they are at one time.
+/// A snapshot of the servers of an upstream.
 #[derive(Debug, Default)]
 pub(super) struct PresentServers {
-    /// With the servers of services instead.
+    /// The servers, with those of services in place of the `srv:` entries.
     pub(super) servers: Vec<ServerSettings>,
-    /// The rank of each, 0 for those that are preferred. Empty where all have the same.
+    /// The rank of each server; 0 is the most preferred. Empty if all servers have rank 0.
     pub(super) ranks: Vec<u16>,
-    /// The services, and the servers of each that were known.
+    /// The services, each with the servers that were known at that time.
     services: Vec<(Arc<Service>, KnownServers)>,
 }
 
@@ -41,8 +41,8 @@ impl PresentServers {
                 let (host, port) = (Arc::clone(&of_service.host), of_service.port);
                 let address = ServerAddress::Name { host, port };
                 let is_known = |other: &ServerSettings| other.address == address;
-                // A server that is configured next to its service, or is in two services, is one
-                // server.
+                // A server may be configured directly as well, or belong to two services. It is
+                // listed once.
                 if expanded.servers.iter().any(is_known) {
                     continue;
                 }
@@ -64,27 +64,28 @@ impl PresentServers {
         expanded
     }
 
-    /// Returns true if the services still have the known servers.
+    /// Returns true if the services still have the servers of the snapshot.
     pub(super) fn is_current(&self) -> bool {
         self.services.iter().all(|(service, known)| service.servers() == *known)
     }
 
-    /// Waits for the first lookups of services to end, `limit` at most.
+    /// Waits at most `limit` for the first lookups of services.
     pub(super) async fn looked_up(&self, limit: Duration) {
         let all = self.services.iter().map(|(service, _)| service.looked_up());
         // Later answers are used when they arrive.
         let _ = tokio::time::timeout(limit, futures_util::future::join_all(all)).await;
     }
 
-    /// Has services without servers looked up again soon. Returns true if there is one.
+    /// Makes the resolver soon look up services without servers again. Returns true if there are any
+    /// services.
     pub(super) fn want(&self) -> bool {
         self.services.iter().for_each(|(service, _)| service.want());
         !self.services.is_empty()
     }
 }
 
-/// Scales a weight of up to 65,535 to the range of configured weights. A weight of 0 becomes the
-/// least (RFC 2782 gives it a small chance).
+/// Scales a weight of up to 65,535 to the range of configured weights. A weight of 0 becomes the smallest
+/// weight, because RFC 2782 gives such a server a small chance.
 fn scaled(weight: u16, largest: u16) -> u32 {
     let (weight, largest) = (u32::from(weight), u32::from(largest));
     let scaled = if largest > WEIGHT_MOST { weight * WEIGHT_MOST / largest } else { weight };

@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 that requests share by stream.
+//! HTTP/2 connections that several requests share: each request is a stream.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -18,16 +18,17 @@ use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
 use crate::time::clock;
 
-/// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
+/// The most streams that are open on one HTTP/2 connection at the same time, even if the origin allows
+/// more.
 pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
-/// The number of streams of one HTTP/2 connection that we reset, because their clients have gone,
-/// before it gets no new ones. Many origins end a connection with a few hundred resets, or with
-/// many in a short time, and all of its streams with it. Open streams count as well, since each may
-/// be reset.
+/// The most streams of one HTTP/2 connection that we may reset, for example because their clients have
+/// left. Many origins end a connection, with all of its streams, after a few hundred resets or after
+/// many resets in a short time. At this number, the connection gets no new streams. Open streams count as
+/// well, because each may be reset.
 pub(super) const RESETS_PER_CONNECTION: u32 = 100;
-/// Streams on a new connection before the origin has stated its limit, if no earlier connection has
-/// learned it. Further requests wait hardly longer than a connect takes; more streams might be
-/// refused.
+/// The most streams on a new connection whose SETTINGS have not arrived, if no earlier connection has
+/// learned the origin's limit. More streams might be refused. Further requests wait for the SETTINGS,
+/// hardly longer than for a new connection.
 pub(super) const STREAMS_AT_FIRST: u32 = 8;
 
 /// An HTTP/2 connection to an origin server.
@@ -37,31 +38,32 @@ pub struct SharedConnection {
     /// The receiver that reports the origin's SETTINGS, until they have arrived.
     unsettled: tokio::sync::Mutex<Option<PingPong>>,
     pub(super) born: Instant,
-    /// The address that it leads to, unless that is a socket file.
+    /// The peer's address; `None` for a Unix socket.
     pub(super) address: Option<IpAddr>,
     pub(super) streams: AtomicU32,
-    /// The limit of streams until the origin has sent its own.
+    /// The limit of streams that applies until the origin has sent its own.
     streams_at_first: u32,
-    /// Where others are told how many that are.
+    /// The pool's record of the origin's stream limit, for other connections.
     streams_said: Arc<AtomicU32>,
-    /// That the origin says so was waited for.
+    /// True if a request has waited for the origin's stream limit.
     waited_for: AtomicBool,
     pub(super) rest: Mutex<IdleTracker>,
     signs: Arc<Signs>,
     unread: Arc<Unread>,
     unsent: Arc<Unsent>,
-    /// Tells the connection's task when nobody has it any more.
+    /// Tells the connection's task, by being dropped, that the connection is no longer used.
     _used: oneshot::Sender<Infallible>,
 }
 
-/// Tracks if an HTTP/2 connection is idle. One that has ended counts until its pool is scanned.
+/// Tracks if an HTTP/2 connection is idle. A connection that has ended counts as idle until its pool is
+/// scanned.
 #[derive(Debug)]
 pub(super) struct IdleTracker {
     /// When the last stream ended.
     pub(super) since: Instant,
     /// The gauge that counts the connection while it is idle, if it is in a pool.
     counts_in: Option<Arc<ShardedGauge>>,
-    /// The stream is counted in the gauge.
+    /// True if the connection is counted in the gauge now.
     counted: bool,
 }
 
@@ -93,24 +95,25 @@ impl SharedConnection {
         }
     }
 
-    /// Returns true if it accepts more requests, now or once others are over.
+    /// Returns true if the connection accepts more requests, now or when others have ended.
     pub(super) fn takes_more(&self) -> bool {
         !self.signs.is_closed() && self.resets_left() > 0
     }
 
-    /// The number of its streams that may still be reset.
+    /// The number of streams that may still be reset.
     pub(super) fn resets_left(&self) -> u32 {
         RESETS_PER_CONNECTION.saturating_sub(self.signs.resets())
     }
 
-    /// Returns true if it has little room for more streams, now and after resets of all open ones.
+    /// Returns true if the connection has little room for more streams, either now or because most of its
+    /// resets are used up.
     pub(super) fn is_short(&self) -> bool {
         let allowed = self.streams_allowed();
         let room = allowed.min(self.resets_left()).saturating_sub(self.streams.load(Ordering::Relaxed));
         room <= allowed / 2
     }
 
-    /// A stream's place, unless all are taken.
+    /// A place for a stream; `None` if all are taken.
     pub fn lease(shared: &Arc<Self>) -> Option<Lease> {
         let most = shared.streams_allowed().min(shared.resets_left());
         let taken = shared.streams.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |streams| {
@@ -123,19 +126,19 @@ impl SharedConnection {
         Some(Lease { shared: Arc::clone(shared) })
     }
 
-    /// The number of concurrent streams that it takes.
+    /// The number of concurrent streams that the connection allows.
     fn streams_allowed(&self) -> u32 {
         let allowed = u32::try_from(self.sender.current_max_send_streams()).unwrap_or(u32::MAX);
         let allowed = allowed.min(STREAMS_PER_CONNECTION);
         if allowed != self.streams_at_first && self.streams_said.load(Ordering::Relaxed) != allowed {
-            // A connection that takes no stream now may take some later.
+            // At least 1 is recorded: 0 would mean unknown, and the origin may allow streams later.
             self.streams_said.store(allowed.max(1), Ordering::Relaxed);
         }
         allowed
     }
 
-    /// Returns true if the origin may not have stated its stream limit yet. A request waits for it
-    /// only once.
+    /// Returns true if the connection's stream limit may not have arrived yet and should be waited for.
+    /// True only once for each connection.
     pub(super) fn is_to_be_waited_for(&self) -> bool {
         self.takes_more()
             && self.streams_allowed() == self.streams_at_first
@@ -146,28 +149,29 @@ impl SharedConnection {
     pub(super) async fn settled(&self) {
         let mut unsettled = self.unsettled.lock().await;
         if let Some(pings) = &mut *unsettled {
-            // A PING of an earlier waiter may be out. A failure is that of the connection, which
-            // its next use meets.
+            // This fails if a PING of an earlier waiter is unanswered, which does not matter. If the
+            // connection has failed, its next use reports it.
             let _ = pings.send_ping(Ping::opaque());
             let _ = poll_fn(|cx| pings.poll_pong(cx)).await;
             *unsettled = None;
         }
     }
 
-    /// Since when it has no streams; `None` while it has some, or takes no more.
+    /// The time since which the connection has no streams; `None` while it has some, or if it accepts no
+    /// more.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         let is_idle = self.streams.load(Ordering::Acquire) == 0 && !self.signs.is_closed();
         is_idle.then(|| self.rest.lock().since)
     }
 
-    /// Puts the connection in a pool: from here on it counts while it is idle.
+    /// Records that the connection is in a pool. From now on, it is counted while it is idle.
     pub(super) fn is_found(&self, all_idle: &Arc<ShardedGauge>) {
         let mut rest = self.rest.lock();
         rest.counts_in = Some(Arc::clone(all_idle));
         self.count(&mut rest);
     }
 
-    /// Nobody finds it any more.
+    /// Records that the connection is no longer in a pool.
     pub(super) fn is_hidden(&self) {
         let mut rest = self.rest.lock();
         if let Some(all_idle) = rest.counts_in.take()
@@ -177,8 +181,9 @@ impl SharedConnection {
         }
     }
 
-    /// Counts the connection if it is idle now. Tasks that change its number of streams from or to
-    /// zero call this afterwards, one after the other, so that the last one sees the final state.
+    /// Counts the connection in the gauge exactly if it is idle now. A task that changes the number of
+    /// streams from or to zero calls this afterwards, with the lock held, so the last caller sees the
+    /// final state.
     fn count(&self, rest: &mut IdleTracker) {
         let Some(all_idle) = &rest.counts_in else { return };
         let is_idle = self.streams.load(Ordering::Acquire) == 0;
@@ -226,17 +231,17 @@ impl Lease {
         self.shared.is_short()
     }
 
-    /// Returns true if streams of it were reset.
+    /// Returns true if streams of the connection were reset.
     pub fn is_worn(&self) -> bool {
         self.shared.resets_left() < RESETS_PER_CONNECTION
     }
 
-    /// The connection refuses new streams: nobody else should try it.
+    /// Marks the connection: it refuses new streams, so no other request should try it.
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// Where the connection leads, unless that is a file.
+    /// The peer's address; `None` for a Unix socket.
     pub fn address(&self) -> Option<IpAddr> {
         self.shared.address
     }
@@ -259,7 +264,7 @@ impl Drop for Lease {
 
 #[cfg(test)]
 impl SharedConnection {
-    /// A connection with a silent origin.
+    /// A connection to an origin that never responds, for tests.
     pub async fn unanswered(now: Instant) -> Arc<Self> {
         let (ours, _theirs) = tokio::io::duplex(1024);
         let (sender, mut connection) =

@@ -1,4 +1,4 @@
-//! Connections to HTTP/2 origins that requests share by stream: made for all waiters together.
+//! Makes the HTTP/2 connections that requests share, for all waiting requests together.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::time::clock;
 
 impl OpeningTerms<'_> {
-    /// The terms of a connection that is made for all.
+    /// The terms of a connection that is made for all clients.
     const OF_NOBODY: Self = Self {
         fresh: true,
         addresses: Addresses::NONE,
@@ -41,13 +41,12 @@ impl Connections {
     ) -> Result<Origin, Error> {
         let began = self.clock.now();
         let deadline = began + self.settings.connect_timeout;
-        // Where each request needs a connection of its own, it does not wait for the connections of
-        // others.
+        // With an HTTP/1 origin, each request needs a connection of its own, and does not wait for those
+        // of others.
         if !server.pool.speaks_http1.load(Ordering::Relaxed) {
-            // Requests that arrive while a connection is being made wait for it, each up to its
-            // connect timeout.
+            // Requests wait here for connections that are being made, each for at most its connect timeout.
             let Ok(origin) = timeout_at(deadline.into(), self.share_in_turn(server, terms, now)).await else {
-                // Connecting will find the cause.
+                // The attempt to connect, which runs in its own task, records the cause.
                 server.record.health.inconclusive(began, self.clock.now());
                 return Err(Error::ConnectTimeout);
             };
@@ -58,12 +57,12 @@ impl Connections {
         let of_client = self.claim(server, terms)?;
         let made = self.dialer.connect(server, terms, deadline).await?;
         server.pool.has_made(made.is_http1(), self.clock.now().saturating_duration_since(began));
-        // One that many can share is nobody's.
+        // A connection that many requests can share does not count for a single client.
         let of_client = of_client.filter(|_| made.is_http1() || server.pool.takes_few_streams());
         Ok(Origin::new(server, made, false, None, of_client))
     }
 
-    /// A stream on a connection that others have made meanwhile, or on a new one; `None` if the
+    /// A stream on a connection that other requests have made meanwhile, or on a new one. `None` if the
     /// server turns out to need a connection for each request.
     async fn share_in_turn(
         self: &Arc<Self>,
@@ -74,7 +73,7 @@ impl Connections {
         let place = server.pool.queue.join();
         loop {
             let mut next = pin!(place.next());
-            // Nothing that happens from here on is missed.
+            // Registered before the checks below, so that no event after them is missed.
             next.as_mut().enable();
             if let Some(origin) = self.shared(server, terms, now)? {
                 return Ok(Some(origin));
@@ -82,7 +81,7 @@ impl Connections {
             if server.pool.speaks_http1.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            // A server that fails is not asked by many at once.
+            // To a failing server, connections are made one at a time.
             let requests = server.pool.streams_said().filter(|_| server.record.health.failures() == 0);
             match place.make(requests) {
                 Some(making) => return self.make_shared(server, terms, now, making).await.map(Some),
@@ -91,7 +90,7 @@ impl Connections {
         }
     }
 
-    /// Makes a connection for all waiters, unless the latest one turns out to have room.
+    /// Makes a connection for all waiters, unless the latest connection turns out to have room.
     async fn make_shared(
         self: &Arc<Self>,
         server: &Server,
@@ -107,7 +106,7 @@ impl Connections {
         let (tell, made) = oneshot::channel();
         tokio::spawn(Arc::clone(self).connect_for_all(server.number, making, tell));
         let made = made.await.map_err(|_| Error::Internal)??;
-        // One that many can share is nobody's.
+        // A connection that many requests can share does not count for a single client.
         let of_client = of_client.filter(|_| made.is_http1() || server.pool.takes_few_streams());
         Ok(Origin::new(server, made, false, None, of_client))
     }
@@ -138,8 +137,8 @@ impl Connections {
         }
     }
 
-    /// Makes the next connection before this one, with streams that were reset, accepts no
-    /// more: nobody has to wait for it then.
+    /// Makes the next connection ahead of demand, if this one will soon accept no more streams because
+    /// many of them were reset. No request has to wait for the new connection then.
     pub(super) fn make_successor(self: &Arc<Self>, server: &Server, origin: &Origin) {
         let Some(lease) = origin.lease() else { return };
         let now = clock::now();
@@ -153,7 +152,7 @@ impl Connections {
         }
     }
 
-    /// A connection that other requests have made, or left.
+    /// A stream on an existing shared connection, or an idle HTTP/1 connection.
     fn shared(
         &self,
         server: &Server,

@@ -10,19 +10,19 @@ use super::balance::{cookie, hash};
 use crate::random;
 use crate::settings;
 
-/// Bytes of the signature that a cookie has.
+/// The length of a cookie's signature.
 const SIGNATURE: usize = 16;
 
 /// Makes and reads the cookies of one upstream.
 #[derive(Debug)]
 pub(super) struct StickyCookies {
     settings: settings::Sticky,
-    /// The value for each server, by its number.
+    /// The cookie's value for each server, by the server's number.
     values: Box<[String]>,
 }
 
 impl StickyCookies {
-    /// For servers with these addresses.
+    /// The cookies for servers with these addresses.
     pub(super) fn new<'s>(settings: &settings::Sticky, servers: impl Iterator<Item = &'s str>) -> Self {
         static RANDOM: LazyLock<[u8; 32]> = LazyLock::new(|| {
             let mut key = [0; 32];
@@ -32,7 +32,7 @@ impl StickyCookies {
         let key = settings.secret.as_deref().unwrap_or(&*RANDOM);
         let key = hmac::Key::new(hmac::HMAC_SHA256, key);
         let value = |server: &str| {
-            // The address itself is nobody's business.
+            // A hash, because clients must not learn the server's address.
             let mut value = format!("{:016x}.", hash(&[server.as_bytes()]));
             let mut signed = hmac::Context::with_key(&key);
             for part in [settings.cookie.as_bytes(), b"\0", server.as_bytes()] {
@@ -46,7 +46,8 @@ impl StickyCookies {
         Self { settings: settings.clone(), values: servers.map(value).collect() }
     }
 
-    /// The server that a request's cookie names. A cookie of another key, or of a server that is gone, names none.
+    /// The server that a request's cookie names. `None` if the cookie was signed with another key, or if its server no
+    /// longer exists.
     pub(super) fn server(&self, headers: &HeaderList) -> Option<usize> {
         let fields = headers.get_all(NameId::Cookie);
         let mut values = fields.filter_map(|field| cookie(field, &self.settings.cookie));

@@ -1,4 +1,5 @@
-//! The spans of attempts: one for each try at a server, with its own id as the parent that the server is told.
+//! The spans of attempts: one for each attempt at a server. The server gets the span's id as the parent of its own
+//! spans.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use crate::error::Error;
 use crate::message::request::Request;
 use crate::spans::{Attributes, SpanId, SpanKind, SpanParent, traceparent};
 
-/// The error of an attempt that nobody waits for any more.
+/// The error of an attempt whose result is no longer wanted.
 const CANCELLED: &str = "cancelled";
 
 /// Records the attempts of a request.
@@ -34,9 +35,9 @@ struct OpenAttempt {
 /// The end of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AttemptEnd<'e> {
-    /// With the head of a response of this status.
+    /// The attempt has the head of a response with this status.
     Answered(u16),
-    /// Without one.
+    /// The attempt has failed without the head of a response.
     Failed(&'e Error),
 }
 
@@ -45,7 +46,8 @@ impl AttemptSpans {
         Box::new(Self { parent, open: None })
     }
 
-    /// An attempt begins at a server; `number` counts from 1. One that goes on over another connection is the same.
+    /// Begins the span of an attempt; `number` counts from 1. Does nothing if an attempt continues over another
+    /// connection.
     pub fn begin(&mut self, upstream: &Upstream, server: &Server, request: &Request, number: u32) {
         if self.open.is_some() {
             return;
@@ -72,7 +74,7 @@ impl AttemptSpans {
         self.open = Some(OpenAttempt { id: SpanId::random(), began: Instant::now(), name, attributes });
     }
 
-    /// Names the attempt to its server as the span that has caused the request.
+    /// Sets the request's `traceparent`, so that the attempt is the parent of the server's spans.
     pub fn tell(&self, request: &mut Request) {
         if let Some(open) = &self.open {
             let value = traceparent(self.parent.trace.context(), open.id);
@@ -80,7 +82,7 @@ impl AttemptSpans {
         }
     }
 
-    /// The attempt has a connection.
+    /// Records that the attempt has a connection.
     pub fn connected(&mut self, reused: bool, is_h2: bool) {
         if let Some(open) = &mut self.open {
             open.attributes.text("network.protocol.version", if is_h2 { b"2" } else { b"1.1" });
@@ -120,8 +122,8 @@ impl Drop for AttemptSpans {
     }
 }
 
-/// Adds the method of a request as an attribute. The result is the method as it stands in the names of spans: of those that are
-/// not well known there may be any number.
+/// Adds the method of a request as an attribute. Returns the method for the names of spans. An unknown method becomes
+/// `HTTP` there, because clients could otherwise create any number of names.
 pub fn method(request: &Request, attributes: &mut Attributes) -> Cow<'static, str> {
     const KNOWN: [&str; 10] =
         ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"];
@@ -139,7 +141,7 @@ pub fn method(request: &Request, attributes: &mut Attributes) -> Cow<'static, st
     }
 }
 
-/// A target without the values of parameters that are known to be signatures of links.
+/// A target without the values of query parameters that are known to be signatures of links.
 pub fn without_secrets(target: &[u8]) -> Cow<'_, [u8]> {
     const SECRET: [&[u8]; 4] = [b"AWSAccessKeyId", b"Signature", b"sig", b"X-Goog-Signature"];
     let Some(query) = memchr::memchr(b'?', target) else { return Cow::Borrowed(target) };

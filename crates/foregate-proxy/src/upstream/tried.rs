@@ -2,14 +2,15 @@
 
 /// The servers that a request has tried, in order.
 ///
-/// Nearly every request tries one, so the last one is held without an allocation.
+/// Nearly every request tries only one server, so the last one is stored without an allocation.
 #[derive(Debug, Default)]
 pub struct TriedServers {
     last: Option<ServerNumber>,
     before: Vec<ServerNumber>,
 }
 
-/// The number of a server in its upstream, in half of the room of a `usize`: each request in flight holds some.
+/// The number of a server in its upstream. It takes half of the memory of a `usize`, because each request in flight
+/// holds several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerNumber(u32);
 

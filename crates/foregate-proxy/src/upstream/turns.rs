@@ -1,4 +1,4 @@
-//! The addresses of a server's name, which take turns, but for those that have failed.
+//! The turns of a server's addresses: the addresses of its name are tried in turn, those that have failed last.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 
 use crate::names::interleave;
 
-/// The time for which an address is avoided at first after it refused a connection, or failed on a
-/// request. Then one connection tries it, and after another failure it is avoided for twice as
-/// long, up to [`HELD_LONGEST`]: one that drops packets costs the trying connection a share of its
-/// time.
+/// The first time for which an address is avoided, after it refused a connection or failed on a request.
+/// After this time, one connection tries the address. If it fails again, it is avoided for twice as
+/// long, up to [`HELD_LONGEST`]. The tries become rarer because an address that drops packets costs the
+/// trying connection a part of its time limit.
 const HELD_FIRST: Duration = Duration::from_secs(10);
 const HELD_LONGEST: Duration = Duration::from_mins(5);
-/// The most avoided addresses. Beyond it, the one that was avoided first is tried again.
+/// The most avoided addresses. Beyond this, the one that has been avoided for longest is used again.
 const HELD_MOST: usize = 256;
 
 /// The turns of addresses.
@@ -31,14 +31,14 @@ struct FailedAddress {
     address: IpAddr,
     until: Instant,
     span: Duration,
-    /// The address accepted connections, and failed on a request.
+    /// True if the address accepted connections, but failed on a request.
     connects: bool,
 }
 
 impl Turns {
-    /// These addresses in the order in which a connection tries them: IPv4 and IPv6 alternating
-    /// (RFC 8305, section 4), avoided ones last. With `try_held`, one whose time is up comes first,
-    /// for this connection alone.
+    /// The addresses in the order in which a connection tries them: IPv4 and IPv6 alternate (RFC 8305,
+    /// section 4), and avoided addresses come last. With `try_held`, an avoided address whose time is up
+    /// comes first, but for this connection only.
     pub fn order(&self, addresses: &[IpAddr], try_held: bool, now: Instant) -> Vec<IpAddr> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
         let turns = || addresses.iter().cycle().skip(first).take(addresses.len()).copied();
@@ -61,12 +61,13 @@ impl Turns {
                 of(address).is_some_and(|held| held.connects == connects) && Some(*address) != due
             })
         };
-        // An address that was slow for a request is better than one that takes no connection.
+        // An address that failed on a request is better than one that accepts no connections.
         let parts = [interleave(well), interleave(last(true)), interleave(last(false))];
         due.into_iter().chain(parts.into_iter().flatten()).collect()
     }
 
-    /// An address did not take a connection, or has failed on a request although it `connects`.
+    /// Records the failure of an address. `connects` is true if it accepted the connection and failed on a
+    /// request.
     pub fn failed(&self, address: IpAddr, now: Instant, connects: bool) {
         let mut held = self.held.lock();
         if let Some(held) = held.iter_mut().find(|held| held.address == address) {
@@ -80,7 +81,7 @@ impl Turns {
         self.any_held.store(true, Ordering::Relaxed);
     }
 
-    /// A server has answered, from this address.
+    /// Records that the server has answered from this address, which is then no longer avoided.
     pub fn answered(&self, address: impl FnOnce() -> Option<IpAddr>) {
         if !self.any_held.load(Ordering::Relaxed) {
             return;

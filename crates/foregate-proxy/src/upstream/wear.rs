@@ -1,31 +1,33 @@
-//! How soon connections of HTTP/2 wear out, and how many are made ahead for that.
+//! The wear of HTTP/2 connections: how fast they reach their limit of resets, and how many connections are
+//! made ahead of demand for that.
 
 use std::time::{Duration, Instant};
 
-/// How long after a failed connect no connection is made ahead of demand.
+/// The time after a failed attempt to connect in which no connection is made ahead of demand.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// How fast connections wear out by resets of their streams, and how long new ones take.
+/// The rate at which connections wear out by resets of their streams, and the time to make new ones.
 #[derive(Debug, Default)]
 pub(super) struct Wear {
     pub(super) made_in: Duration,
-    /// When a connection last wore out, and how long after the previous one.
+    /// The time at which a connection last wore out, and the time since the previous one did.
     pub(super) last: Option<(Instant, Duration)>,
-    /// When one could not be made last.
+    /// The time of the last failed attempt to connect.
     pub(super) failed: Option<Instant>,
 }
 
 impl Wear {
-    /// The most connections that are made before they are needed.
+    /// The most additional connections that are made ahead of demand.
     const AHEAD: u32 = 16;
 
-    /// Records that a connection takes no more.
+    /// Records that a connection has worn out.
     pub(super) fn out(&mut self, now: Instant) {
         let lasted = self.last.map(|(last, _)| now.saturating_duration_since(last));
         self.last = Some((now, lasted.unwrap_or(Duration::MAX)));
     }
 
-    /// One connection, and as many more as wear out while one is made.
+    /// The number of fresh connections that are needed: one, and as many more as wear out while a
+    /// connection is made.
     pub(super) fn needed(&self, now: Instant) -> u32 {
         if self.failed.is_some_and(|failed| now.saturating_duration_since(failed) < AFTER_FAILURE) {
             return 0;

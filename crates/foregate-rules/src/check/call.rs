@@ -17,7 +17,7 @@ use crate::program::{
 };
 use crate::scheme::Type;
 
-/// The arguments of one call, taken one after the other.
+/// The arguments of one call, which are taken one after the other.
 struct Arguments {
     function: &'static str,
     usage: &'static str,
@@ -40,7 +40,7 @@ impl Arguments {
             format!("`{}` takes {wanted} here, and this is {}", self.function, argument.kind().phrase());
         let error = self.error(argument.span.clone(), message);
         match argument.kind() {
-            // The index is the part that is usually missing.
+            // The usual cause is a missing index, so the help suggests one.
             Type::Array(_) => error.with_help("take one element with `[0]`, or each with `[*]`"),
             Type::Map => {
                 error.with_help("take a value of the map: `[\"name\"][0]`, or each with `[\"name\"][*]`")
@@ -87,7 +87,7 @@ impl Arguments {
         }
     }
 
-    /// A literal text.
+    /// Takes an argument that must be a literal text.
     fn literal(&mut self) -> Result<(Box<[u8]>, Range<usize>), Error> {
         let argument = self.required()?;
         match argument.shape {
@@ -97,7 +97,7 @@ impl Arguments {
         }
     }
 
-    /// A literal number in a range.
+    /// Takes an argument that must be a literal number in a range.
     fn literal_number(&mut self, range: RangeInclusive<i64>) -> Result<u8, Error> {
         let argument = self.required()?;
         let number = match argument.shape {
@@ -112,7 +112,7 @@ impl Arguments {
         })
     }
 
-    /// The letters that an optional last argument has.
+    /// Takes an optional last argument of option letters. For each of `letters`, true if it is given.
     fn flags<const N: usize>(&mut self, letters: [u8; N]) -> Result<[bool; N], Error> {
         if self.rest.len() == 0 {
             return Ok([false; N]);
@@ -173,7 +173,7 @@ impl Checker<'_> {
             _ => Shape::Item(self.item(name, &mut arguments)?),
         };
         arguments.end()?;
-        // A function of each element results in an array.
+        // A function that is applied to each element of an array results in an array.
         let shape = match (each, shape) {
             (Some(source), Shape::Item(item)) => Shape::Array(source, item),
             (_, shape) => shape,
@@ -191,7 +191,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Functions with one result for each value of their first argument.
+    /// Checks a function that has one result for each value of its first argument.
     fn item(&mut self, name: &str, arguments: &mut Arguments) -> Result<Item, Error> {
         let text = match name {
             "starts_with" | "ends_with" => return Ok(Item::Cond(begins_or_ends(name, arguments)?)),
@@ -266,7 +266,8 @@ impl Checker<'_> {
     }
 }
 
-/// The array over whose elements the first argument ranges. The others are single values.
+/// The array over whose elements (`[*]`) the first argument ranges, if it does. The other arguments must be
+/// single values.
 fn take_each(arguments: &mut [TypedPart], function: &str) -> Result<Option<Source>, Error> {
     let mut first = None;
     for (number, argument) in arguments.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Comparisons: which operator goes with which values.
+//! Comparisons: which operators apply to which types of values.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -110,14 +110,15 @@ impl Checker<'_> {
                 NumberTest::In(IntSet::new(ranges.collect::<Result<_, _>>()?))
             }
             Right::List(name) => {
-                // No list holds numbers.
+                // Lists hold no numbers, so this is always an error. A missing list is reported first.
                 self.list(name, Type::Int, None, &span)?;
                 return Err(misfit(span, Type::Int, Type::Bytes, "`{80 8000..8080}`"));
             }
             other => return Err(misfit(span, Type::Int, other.kind(), "a number without quotes")),
         };
         let number = match number {
-            // A rule against long bodies is not to be gone around by a client that does not say how long its own is.
+            // A body of unknown length counts as longer than any number. Otherwise a client could evade a rule against
+            // long bodies by not declaring the length.
             Number::Field(field) if field.standard() == Some(StandardField::BodySize) => {
                 Number::Length(field)
             }
@@ -146,7 +147,8 @@ impl Checker<'_> {
         Ok(Cond::Address(address, test))
     }
 
-    /// The list of this name, if it has values of a suitable type. `wanted` is the kind for a new list, if there is one.
+    /// The list of this name, if its values have the type `kind`. If the list is missing, the error tells `wanted`,
+    /// the kind of list that would fit.
     fn list(
         &mut self,
         name: &str,
@@ -179,7 +181,7 @@ impl Checker<'_> {
     }
 }
 
-/// Returns true if a text is the name of a host.
+/// Returns true if a text is a host name, as the fields for the host and the TLS server name are.
 fn is_host(text: &Text) -> bool {
     match text {
         Text::Field(field) => {

@@ -1,20 +1,21 @@
-//! Names of fields in other languages and in everyday speech, each with the field of this language.
+//! The names that other languages and everyday speech give to fields, each with the field of this language.
 
-/// The field that is meant by a name; `$` of NGINX's variables and `.` or `_` between words make no difference.
+/// The field that is meant by a foreign name. The `$` of NGINX's variables is ignored, and so is the difference between
+/// `.`, `_` and `-`.
 pub(super) fn field_of(name: &str) -> Option<&'static str> {
     let name = name.trim_start_matches('$').replace(['_', '-'], ".").to_ascii_lowercase();
     NAMES.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, field)| *field)
 }
 
-/// The spelling of a header field, a cookie or an argument in this language, given the name of another language, which puts it
-/// after a dot or into a variable.
+/// The spelling of a header field, a cookie or an argument in this language. `name` is its name in another language,
+/// such as `http_accept` or `headers.accept`.
 pub(super) fn entry_of(name: &str) -> Option<String> {
     let name = name.trim_start_matches('$');
     let (map, entry) = ENTRIES.iter().find_map(|(starts, map)| {
         let entry = starts.iter().find_map(|start| name.strip_prefix(start));
         entry.filter(|entry| !entry.is_empty()).map(|entry| (map, entry))
     })?;
-    // NGINX writes the dashes of a field as underscores.
+    // NGINX writes the dashes of a field's name as underscores.
     let entry = if map.ends_with("headers") {
         entry.replace('_', "-").to_ascii_lowercase()
     } else {
@@ -49,8 +50,8 @@ const ENTRIES: &[(&[&str], &str)] = &[
     (&["http.request.uri.args.", "request.args.", "args.", "query.", "arg_"], "http.request.uri.args"),
 ];
 
-/// A replacement for a field of other languages that this one lacks; a name that ends in `*` matches all names with this
-/// beginning.
+/// The replacement for a field that other languages have and this one lacks. A name that ends in `*` in the table
+/// matches all names with this beginning.
 pub(super) fn instead_of(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
     let fits = |known: &&str| match known.strip_suffix('*') {

@@ -1,4 +1,4 @@
-//! From tree to program: names, types, and constant folding.
+//! Turns the tree into a program: resolves names, checks types, and folds constants.
 
 mod call;
 mod compare;
@@ -16,7 +16,7 @@ use crate::parse::{Index, Kind, Logic, Node};
 use crate::program::{Address, Cond, Item, Number, Source, Text};
 use crate::scheme::{FieldId, Scalar, Scheme, Stage, Type};
 
-/// The results of the check beside the program.
+/// The results of the check apart from the program.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     pub(crate) reads: BTreeSet<FieldId>,
@@ -32,14 +32,14 @@ pub(crate) struct Checker<'c> {
     pub(crate) uses: Uses,
 }
 
-/// A part of the program with the facts needed to use it.
+/// A part of the program with its place and type.
 #[derive(Debug)]
 pub(crate) struct TypedPart {
     pub(crate) span: Range<usize>,
     pub(crate) shape: Shape,
-    /// The array over whose elements the part ranges: it stands for as many values.
+    /// The array over whose elements the part ranges, if it stands for one value per element.
     pub(crate) each: Option<Source>,
-    /// The part depends on no field.
+    /// True if the part depends on no field.
     constant: bool,
 }
 
@@ -134,7 +134,7 @@ impl<'c> Checker<'c> {
         Self { scheme, stage, lists, uses: Uses::default() }
     }
 
-    /// The whole expression: one value, not one for each element of an array.
+    /// Checks the whole expression, which must be one value, not one for each element of an array.
     pub(crate) fn whole(&mut self, node: Node<'_>) -> Result<(Item, Range<usize>), Error> {
         let typed = self.node(node)?;
         let help = match (&typed.each, &typed.shape) {
@@ -280,7 +280,7 @@ impl<'c> Checker<'c> {
         Ok(typed)
     }
 
-    /// A name as the map is asked for it.
+    /// The name of an entry in the form in which the map is asked for it.
     fn map_name(&self, map: FieldId, mut name: Vec<u8>) -> Box<[u8]> {
         if self.scheme.field(map).is_some_and(|field| field.names_fold) {
             name.make_ascii_lowercase();
@@ -324,7 +324,7 @@ impl<'c> Checker<'c> {
         Ok(TypedPart { span, shape: Shape::Item(Item::Cond(cond)), each, constant })
     }
 
-    /// Counts the memory of a pattern.
+    /// Counts the memory of a pattern. Fails if the total exceeds the limit.
     fn account(&mut self, memory: usize, span: &Range<usize>) -> Result<(), Error> {
         self.uses.pattern_memory = self.uses.pattern_memory.saturating_add(memory);
         if self.uses.pattern_memory > MAX_COMPILED_PATTERNS {
@@ -349,12 +349,12 @@ impl TypedPart {
     }
 }
 
-/// The condition that an operand of `not`, `and`, `or` or `xor` has to be.
+/// Converts an operand of `not`, `and`, `or` or `xor` to a condition. Fails if it is none.
 fn condition(typed: TypedPart, operator: &str) -> Result<(Cond, Option<Source>, bool), Error> {
     let kind = typed.kind();
     match typed.shape {
         Shape::Item(Item::Cond(cond)) => Ok((cond, typed.each, typed.constant)),
-        // A function of each element is a condition on the element, as a comparison is.
+        // A boolean function of each element is a condition on the element, like a comparison of each element.
         Shape::Array(source, Item::Cond(cond)) => Ok((cond, Some(source), false)),
         _ => {
             let error = Error::new(
@@ -366,7 +366,7 @@ fn condition(typed: TypedPart, operator: &str) -> Result<(Cond, Option<Source>, 
     }
 }
 
-/// The operands without redundant ones, the cheap ones first.
+/// Combines operands. Redundant ones are left out, and cheap ones come first.
 fn simplify(logic: Logic, conds: Vec<Cond>) -> Cond {
     let mut kept = Vec::with_capacity(conds.len());
     let mut odd = false;

@@ -1,4 +1,4 @@
-//! Looking up one value in a JSON document without building the rest of it.
+//! Looks up one value in a JSON document, without building a tree of the document.
 
 use std::fmt;
 
@@ -17,10 +17,11 @@ pub(crate) fn json_integer(document: &[u8], path: &[JsonKey]) -> Option<i64> {
     serde_json::from_str(look_up(&document, path)?).ok()
 }
 
-/// The whole document has to be JSON. Of several values under one name the last counts, as for
-/// most readers of JSON: the origin must not see another value than the rule. For the same reason only the
-/// value itself has to be representable: half a surrogate pair or a number beyond all bounds
-/// elsewhere, in a name or under the same one, hides nothing. Bytes that are no text count as U+FFFD.
+/// Looks up the raw value at `path`; the whole document must be JSON.
+///
+/// A rule must see the same value as the origin. If a name occurs several times, the last value therefore counts, as
+/// for most readers of JSON. Only the value itself must be representable: half a surrogate pair or an oversized number
+/// elsewhere in the document does not hide the value. Bytes that are not UTF-8 count as U+FFFD.
 fn look_up<'d>(document: &'d str, path: &[JsonKey]) -> Option<&'d str> {
     path.iter().try_fold(document, |value, key| {
         let mut value = serde_json::Deserializer::from_str(value);
@@ -43,7 +44,7 @@ impl<'de> Visitor<'de> for JsonLookup<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut found = None;
         while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            // A name that is no text is another than any that is asked for.
+            // A name that is no valid text differs from any wanted name.
             let name = serde_json::from_str::<String>(name.get()).ok();
             if matches!(self.0, JsonKey::Name(wanted) if name.as_deref() == Some(wanted)) {
                 found = Some(value);

@@ -1,4 +1,4 @@
-//! Conditions that are necessary for a rule to match, as far as scans can evaluate them.
+//! Anchors: conditions that are necessary for a rule to match, and that a scan can evaluate.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::program::{Address, AddressTest, Cond, Number, NumberTest, Quantor, So
 use crate::scheme::FieldId;
 use crate::sets::{IpRange, IpSet, TextSet};
 
-/// Sets of more texts than this are looked up as they are, not text by text.
+/// A set with more texts than this is tested as a whole, instead of by a test for each text.
 const MAX_SPREAD: usize = 256;
 
 /// The input of a scan.
@@ -17,14 +17,14 @@ const MAX_SPREAD: usize = 256;
 pub(super) enum Input {
     Text {
         of: Texts,
-        /// In lower case.
+        /// True if the texts are converted to lower case.
         fold: bool,
     },
     Address(FieldId),
     Number(FieldId),
 }
 
-/// Texts of a request.
+/// Texts of a request that a scan reads: a field, an entry of a map, and a choice of values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Texts {
     pub(super) field: FieldId,
@@ -36,30 +36,30 @@ pub(super) struct Texts {
 /// The values of a field that a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Which {
-    /// The single value of a text.
+    /// The single value of a text field.
     Only,
-    /// The one at this position, of an array or map.
+    /// The value at this position of an array or map entry.
     At(u32),
-    /// Each of an array or map.
+    /// Each value of an array or map.
     Each,
 }
 
 /// A condition on an input.
 #[derive(Clone, Debug)]
 pub(super) enum Test {
-    /// There is a text.
+    /// The input has a text.
     Present,
     Is(Box<[u8]>),
     StartsWith(Box<[u8]>),
     EndsWith(Box<[u8]>),
     Contains(Box<[u8]>),
-    /// In a set that is looked up as a whole.
+    /// The input is in a set that is tested as a whole.
     Member(Member),
     Within(IpRange),
     Number(i64),
 }
 
-/// A set of texts or addresses, shared with the rules. Two are the same if they are one in memory.
+/// A set of texts or addresses, shared with the rules. Two sets are equal only if they share memory.
 #[derive(Clone, Debug)]
 pub(super) enum Member {
     Texts(Arc<TextSet>),
@@ -81,7 +81,7 @@ impl PartialEq for Member {
     }
 }
 
-/// A test as something to count.
+/// The key under which equal tests are counted.
 #[derive(PartialEq, Eq, Hash)]
 enum AnchorKey<'a> {
     Present,
@@ -105,7 +105,7 @@ impl Test {
         }
     }
 
-    /// The estimated frequency of a match, relative to that of a whole text.
+    /// The estimated frequency with which the test holds, relative to a comparison with a whole text.
     fn weight(&self) -> u64 {
         match self {
             Self::Is(_) | Self::Number(_) => 1,
@@ -118,13 +118,13 @@ impl Test {
     }
 }
 
-/// A necessary condition.
+/// An anchor: a necessary condition of a rule, made of tests.
 pub(super) enum Anchor {
-    /// One of these tests of one input; true if a hit decides the condition.
+    /// One of these tests of one input holds. True if that decides the condition.
     Tests(Input, Vec<Test>, bool),
-    /// One of these.
+    /// One of these anchors holds.
     AnyOf(Vec<Anchor>),
-    /// Each of these: the rarest is enough to look for.
+    /// All of these anchors hold. It is enough to scan for the rarest.
     AllOf(Vec<Anchor>),
 }
 
@@ -139,7 +139,7 @@ impl Anchor {
     }
 }
 
-/// The number of rules for each test.
+/// The estimated frequency of each test over all rules.
 #[derive(Default)]
 pub(super) struct Frequencies<'a>(HashMap<(&'a Input, AnchorKey<'a>), u64>);
 
@@ -157,7 +157,7 @@ impl<'a> Frequencies<'a> {
         }
     }
 
-    /// The tests to scan for, the fewest and rarest that will do, and how often one of them may hold.
+    /// The tests to scan for, which are the rarest that are sufficient, and their estimated frequency in total.
     pub(super) fn rarest(&self, anchor: &'a Anchor) -> (u64, Vec<(&'a Input, &'a Test)>) {
         match anchor {
             Anchor::Tests(input, tests, _) => {
@@ -179,8 +179,8 @@ impl<'a> Frequencies<'a> {
     }
 }
 
-/// A necessary condition; `None` if no scan can decide one. `element` is the array over whose elements the
-/// condition ranges.
+/// The anchor of a condition; `None` if no scan can test a necessary condition of it. `element` is the array over whose
+/// elements the condition ranges.
 pub(super) fn anchor(cond: &Cond, element: Option<&Source>) -> Option<Anchor> {
     match cond {
         Cond::Const(false) => Some(Anchor::AnyOf(Vec::new())),
@@ -191,7 +191,7 @@ pub(super) fn anchor(cond: &Cond, element: Option<&Source>) -> Option<Anchor> {
         Cond::Any(parts) => {
             parts.iter().map(|part| anchor(part, element)).collect::<Option<_>>().map(Anchor::AnyOf)
         }
-        // Within another `any`, the anchor also needs an element of that array.
+        // Only an outermost `any` has an anchor: within another `any`, the outer array must have an element, too.
         Cond::Each(source, each, Quantor::Any) if element.is_none() => anchor(each, Some(source)),
         Cond::Text(text, test) => text_anchor(text, test, element),
         Cond::Address(Address::Field(field), test) => address_anchor(*field, test, element.is_none()),
@@ -224,7 +224,8 @@ fn text_input(text: &Text, element: Option<&Source>, fold: bool) -> Option<Input
     Some(Input::Text { of: Texts { field, name, which }, fold })
 }
 
-/// Returns true if the text is that of the element, or of the request if there is no element.
+/// Returns true if the text is the current element. If the condition ranges over no elements, returns true for a text
+/// of the request.
 fn is_about(text: &Text, element: Option<&Source>) -> bool {
     match text {
         Text::Lower(inner) => is_about(inner, element),
@@ -241,7 +242,7 @@ fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option
             *fold = true;
         }
     };
-    // Set while passing one of the tests implies the condition.
+    // True if a passed test implies the condition.
     let mut whole = true;
     let tests = match test {
         TextTest::Eq(text) => vec![Test::Is(text.clone())],
@@ -277,7 +278,7 @@ fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option
         }
         TextTest::Contains(_) | TextTest::Order(..) => return None,
     };
-    // Within `any`, even a condition that is not about the element needs an element.
+    // Within `any`, a condition that is not about the element decides nothing, because the array may have no elements.
     Some(Anchor::Tests(input, tests, whole && is_about(text, element)))
 }
 

@@ -1,4 +1,4 @@
-//! Finds the texts of a set that another text contains.
+//! Finds which texts of a set are contained in another text.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::scan::name;
 use super::tables::Rules;
 use crate::pattern::LONG_TEXT;
 
-/// Found rules are sorted and counted once each whenever they have become twice as many and more than this.
+/// Duplicates among the found rules are removed whenever their number has doubled and exceeds this.
 const COMPACT_FROM: usize = 4096;
 
-/// The number of times that the search restarts after a hit before the automaton does the rest.
+/// The number of hits of the fast search. After these, the automaton searches the rest of the text.
 const HITS: usize = 4;
 
-/// The texts, and which rules ask for each.
+/// A search for a set of texts, with the rules that need each text.
 #[derive(Debug)]
 pub(super) struct Literals {
     shortest: usize,
@@ -27,18 +27,19 @@ pub(super) struct Literals {
 enum Search {
     One(Box<Finder<'static>>, Rules),
     Many {
-        /// Finds the next place of one of them, many bytes at a time; most texts have none. Only for a few dozen.
+        /// A fast search for the next place of any text, many bytes at a time: most inputs contain none. It exists only
+        /// for up to a few dozen texts.
         any: Option<Any>,
         automaton: AhoCorasick,
         rules: Vec<Rules>,
     },
 }
 
-/// Finds the longest text at the first position that has one.
+/// Finds the first position at which any text occurs, and the longest text there.
 #[derive(Debug)]
 struct Any {
     searcher: packed::Searcher,
-    /// For each text, the rules that ask for it or for its beginnings: all texts that are at that place.
+    /// For each text, the rules that need it or a prefix of it: wherever the text occurs, its prefixes occur, too.
     rules: Vec<Rules>,
 }
 
@@ -50,7 +51,7 @@ impl Literals {
             let finder = Finder::new(text).into_owned();
             return Some(Self { shortest, finder: Search::One(Box::new(finder), rules.clone()) });
         }
-        // Several texts at one place are all wanted, which excludes the kinds of match that find one.
+        // All texts at one place must be found, so a match kind that returns only one of them is no choice.
         let is_large = texts.len() > 100 || texts.keys().any(|text| text.len() > LONG_TEXT);
         let kind = is_large.then_some(AhoCorasickKind::ContiguousNFA);
         let automaton = AhoCorasick::builder().kind(kind).build(texts.keys()).ok()?;
@@ -92,7 +93,8 @@ impl Any {
         Some(Self { searcher, rules: texts.keys().map(|text| of(text)).collect() })
     }
 
-    /// Adds the rules of its hits. Returns the position of the rest to search if there are more hits than it is good for.
+    /// Adds the rules of the first [`HITS`] hits. If there may be more, returns the position from which the automaton
+    /// must search.
     fn find(&self, text: &[u8], shortest: usize, found: &mut Candidates) -> Option<usize> {
         let mut start = 0;
         for _ in 0..HITS {
@@ -109,7 +111,7 @@ impl Any {
 
 /// Adds the rules of all texts that the automaton finds from `start` on.
 fn walk(automaton: &AhoCorasick, rules: &[Rules], text: &[u8], start: usize, found: &mut Candidates) {
-    // A text that repeats itself names the same rules again and again.
+    // A repetitive text names the same rules again and again, so duplicates are removed on the way.
     let mut compact_at = COMPACT_FROM.max(found.len() * 2);
     for hit in automaton.find_overlapping_iter(Input::new(text).range(start..)) {
         if let Some(rules) = rules.get(hit.pattern().as_usize()) {

@@ -1,12 +1,11 @@
 //! Evaluates many rules over one request, and shares the work between them.
 //!
-//! Most rules require something rare: this host, that network. For each such rule one of these conditions
-//! is chosen as its *anchor*, and the anchors of all rules over one field go into one *scan*: a hash table for whole
-//! texts, sorted tables for prefixes and suffixes, a tree of ranges of addresses, an automaton for substrings. A
-//! scan names the rules whose anchor holds; only these are evaluated, in their order, together with those without an
-//! anchor, and those that are the only cheap users of a field. If the anchor is the whole rule,
-//! or its opposite, nothing is evaluated. The cost of a request depends on the number of scans, not on
-//! the number of rules.
+//! Most rules require something rare, such as a certain host or network. One such condition of a rule is chosen as its
+//! *anchor*. The anchors of all rules over one field form one *scan*: a hash table for whole texts, sorted tables for
+//! prefixes and suffixes, a tree for ranges of addresses, and an automaton for substrings. A scan names the rules whose
+//! anchors hold. Only these rules are evaluated, in their order, together with the rules without an anchor, and with
+//! cheap rules that would be the only users of a scan. If the anchor is the whole rule or its negation, the scan alone
+//! decides. The cost of a request depends on the number of scans, not on the number of rules.
 
 mod anchor;
 mod contains;
@@ -22,7 +21,7 @@ use crate::limits::{MAX_COMPILED_PATTERNS, MAX_RULES};
 use crate::predicate::Predicate;
 use scan::{Meaning, Plan, Turn};
 
-/// The rules to evaluate. More than a handful in one request is rare; then they move to the heap.
+/// The rules to evaluate. There are rarely more than a few in one request. If there are many, they are on the heap.
 type Candidates = SmallVec<[u32; 64]>;
 
 /// Removes the next rule if `is_next` returns true for it.
@@ -32,19 +31,19 @@ fn pop_if(named: &mut Candidates, is_next: impl Fn(u32) -> bool) -> Option<u32> 
     if is_next(next) { named.pop() } else { None }
 }
 
-/// Why rules cannot be a set.
+/// The reason why rules cannot form a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleSetError {
     /// More than [`MAX_RULES`].
     #[error("there are more than {MAX_RULES} rules")]
     TooMany,
-    /// Together their patterns take more than [`MAX_COMPILED_PATTERNS`]: up to this rule, by its position from 0. The message
-    /// counts from 1.
+    /// The patterns of the rules up to this one take more than [`MAX_COMPILED_PATTERNS`]. The position counts from 0,
+    /// but the message counts from 1.
     #[error("up to rule {} the patterns of the rules take more than {MAX_COMPILED_PATTERNS} bytes", .0 + 1)]
     Patterns(usize),
 }
 
-/// Rules in an order.
+/// An ordered set of rules.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -93,14 +92,14 @@ impl RuleSet {
         Ok(Self { plan, rules })
     }
 
-    /// Visits the rules that match, in their order, by their position from 0, until a visit breaks; passes on how that ended.
-    /// A rule after the one at which it breaks is not evaluated.
+    /// Calls `visit` for each rule that matches, in order, with the rule's position from 0. Stops when `visit`
+    /// breaks, and returns its last result. The rules after that are not evaluated.
     pub fn each_match<B>(
         &self,
         facts: &dyn Facts,
         mut visit: impl FnMut(usize) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        // In reverse order: the next is the last.
+        // Sorted in reverse order, so that the next rule is the last entry.
         let mut named = Candidates::new();
         for turn in &self.plan.turns {
             let rule = turn.rule();

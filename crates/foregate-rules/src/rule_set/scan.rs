@@ -16,11 +16,11 @@ use crate::predicate::Predicate;
 use crate::program::Cond;
 use crate::scheme::FieldId;
 
-/// The most bytes of literals in one automaton, which takes several times as much. Rules with literals beyond it are
-/// evaluated one by one.
+/// The most bytes of literals in all automata together; an automaton takes several times as much memory. Rules whose
+/// literals exceed this are evaluated one by one.
 const MAX_AUTOMATON: usize = 4 * 1024 * 1024;
 
-/// Conditions with a lower [`Cond::cost`] need no scan.
+/// A rule with a lower [`Cond::cost`] is evaluated directly, unless other rules share its scan.
 const DIRECT: u32 = 50;
 
 /// A pass over one field.
@@ -37,13 +37,13 @@ enum Reader {
     Number(FieldId, HashMap<i64, Rules, RandomState>),
 }
 
-/// All that is asked of the same texts, which are read once.
+/// All tests of the same texts, so that the texts are read only once.
 #[derive(Debug)]
 struct TextScan {
     of: Texts,
-    /// The search in texts as they are.
+    /// The tests of the texts as they are.
     plain: Option<Tests>,
-    /// The search in texts in lower case.
+    /// The tests of the texts in lower case.
     folded: Option<Tests>,
 }
 
@@ -52,7 +52,7 @@ struct TextScan {
 struct Tests {
     present: Rules,
     whole: HashMap<Box<[u8]>, Rules, RandomState>,
-    /// The lengths of whole texts, as bits; the last is for all from 63 on.
+    /// The lengths that occur among the whole texts, as a bit mask. The last bit stands for all lengths from 63 on.
     lengths: u64,
     starts: Option<Affixes>,
     ends: Option<Affixes>,
@@ -67,19 +67,19 @@ struct AddressScan {
     members: Vec<(Member, Rules)>,
 }
 
-/// The way in which rules are found.
+/// The scans and single rules of a set, in the order of their execution.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// In the order of the first rule that each is about; of one rule, scans come first.
+    /// Scans and single rules, sorted by the first rule that each concerns. If it is the same rule, scans come first.
     pub(super) turns: Box<[Turn]>,
-    /// The meaning of a hit, for each rule.
+    /// For each rule, the meaning of a hit by a scan.
     pub(super) meaning: Box<[Meaning]>,
 }
 
 #[derive(Debug)]
 pub(super) enum Turn {
     Scan(Scan),
-    /// A rule that has its turn whether a scan names it or not.
+    /// A rule that is visited even if no scan names it.
     Rule(u32),
 }
 
@@ -99,11 +99,11 @@ pub(super) enum Meaning {
     Maybe,
     /// The rule matches.
     Matches,
-    /// The rule does not match; without a hit it does.
+    /// The rule does not match. Without a hit, it matches.
     Fails,
 }
 
-/// A rule with its searches.
+/// A rule with the tests for which a scan searches.
 struct SearchedRule<'a> {
     rule: u32,
     tests: Vec<(&'a Input, &'a Test)>,
@@ -143,7 +143,7 @@ pub(super) fn plan(rules: &[Predicate]) -> Plan {
     for SearchedRule { rule, tests, meaning } in scanned {
         let shares = tests.iter().any(|(input, _)| sharers.get(input).is_some_and(|count| *count > 1));
         let cost = rules.get(rule as usize).map_or(0, |rule| rule.root().cost());
-        // A scan for a single rule is worth it where it does more than the rule itself.
+        // A scan that no other rule shares is worth its cost only for an expensive rule.
         if !shares && !tests.is_empty() && cost < DIRECT {
             always.push(rule);
             continue;
@@ -161,7 +161,7 @@ pub(super) fn plan(rules: &[Predicate]) -> Plan {
     finish(inputs, always, meanings)
 }
 
-/// Makes a scan for each input, and sorts scans and single rules by the first rule of each.
+/// Makes a scan for each input, and sorts scans and single rules by the first rule that each concerns.
 fn finish(
     inputs: BTreeMap<&Input, Vec<(&Test, u32)>>,
     mut always: Vec<u32>,
@@ -186,7 +186,7 @@ fn finish(
     Plan { turns: turns.into(), meaning: meanings.into() }
 }
 
-/// The searches that decide a rule, and the meaning of their hits.
+/// The anchor of a rule, and the meaning of a hit.
 fn anchored(rule: &Predicate) -> Option<(Anchor, Meaning)> {
     if let Cond::Not(inner) = rule.root() {
         return anchor(inner, None).filter(Anchor::decides).map(|anchor| (anchor, Meaning::Fails));
@@ -197,14 +197,14 @@ fn anchored(rule: &Predicate) -> Option<(Anchor, Meaning)> {
 }
 
 impl Scan {
-    /// Adds a scan, or extends one for other spellings of the same texts. `None` if the
+    /// Adds a scan. If the last one reads the same texts, but in the other case, it is extended instead. `None` if the
     /// automaton would be too large.
     fn add(scans: &mut Vec<Self>, input: &Input, tests: &[(&Test, u32)]) -> Option<()> {
         let first = tests.iter().map(|(_, rule)| *rule).min()?;
         let reader = match input {
             Input::Text { of, fold } => {
                 let tests = Some(Tests::new(tests)?);
-                // In order, both spellings of a text stand beside each other.
+                // Inputs are sorted, so the plain and the lower-case tests of the same texts come one after the other.
                 if let Some(Self { first: known, reader: Reader::Text(scan) }) = scans.last_mut()
                     && scan.of == *of
                 {
@@ -230,7 +230,7 @@ impl Scan {
         Some(())
     }
 
-    /// Adds the rules that it names, in any order and perhaps several times.
+    /// Adds the rules whose tests hold. They may be in any order and occur several times.
     pub(super) fn run(&self, facts: &dyn Facts, found: &mut Candidates) {
         match &self.reader {
             Reader::Text(scan) => scan.run(facts, found),
@@ -272,7 +272,7 @@ impl TextScan {
                 return;
             }
             Which::At(at) => Some(*at),
-            // Every value may name other rules.
+            // All values are tested, because each may name other rules.
             Which::Each => None,
         };
         let _ = facts.each(*field, name.as_deref(), &mut |value| {
@@ -306,7 +306,7 @@ impl TextScan {
     }
 }
 
-/// Adds rules; there is nearly always at most one.
+/// Adds rules to `found`. There is nearly always at most one rule.
 #[inline]
 pub(super) fn name(rules: &[u32], found: &mut Candidates) {
     rules.iter().for_each(|rule| found.push(*rule));
@@ -318,7 +318,7 @@ fn length_bit(text: &[u8]) -> u64 {
 }
 
 impl Tests {
-    /// `None` if there would be too many texts to look for.
+    /// Compiles tests. `None` if the automaton would be too large.
     fn new(tests: &[(&Test, u32)]) -> Option<Self> {
         let mut made = Self::default();
         let (mut starts, mut ends, mut contains) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());

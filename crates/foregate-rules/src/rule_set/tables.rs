@@ -1,7 +1,7 @@
-//! Tables that find all entries that enclose a value: beginnings of a text, ranges around an address.
+//! Tables that find all entries that enclose a value: the prefixes of a text, or the ranges around an address.
 //!
-//! Two prefixes are either nested or disjoint, so the prefixes of a text are its longest one and those that it contains.
-//! Ranges may overlap in part, and form a tree.
+//! Two prefixes are either nested or disjoint. The prefixes of a text are therefore its longest one and all prefixes of
+//! that one. Ranges of addresses may overlap in part, and form a tree.
 
 use std::cmp::Ordering;
 
@@ -12,14 +12,14 @@ use super::Candidates;
 /// The rules that one entry names.
 pub(super) type Rules = SmallVec<[u32; 2]>;
 
-/// No entry encloses this one.
+/// Marks an entry that is enclosed by no other entry.
 const NONE: u32 = u32::MAX;
 
 fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(NONE)
 }
 
-/// For each entry, the entry that encloses it.
+/// The rules of each entry, and the entry that directly encloses it.
 #[derive(Debug, Default)]
 struct Enclosures {
     rules: Vec<Rules>,
@@ -37,19 +37,20 @@ impl Enclosures {
     }
 }
 
-/// Beginnings of texts, or ends, read backwards.
+/// A table of prefixes, or of suffixes, which are stored backwards.
 #[derive(Debug)]
 pub(super) struct Affixes {
     texts: Vec<Box<[u8]>>,
     nested: Enclosures,
     backwards: bool,
-    /// A position that all texts have, and the bytes that any of them has there: most other texts have another byte.
+    /// A position within all entries; `bytes` marks the bytes that any entry has there. Most other texts have another
+    /// byte, and are ruled out by this.
     at: usize,
     bytes: [bool; 256],
 }
 
 impl Affixes {
-    /// Each text once.
+    /// Makes a table. Each text may occur only once among the entries.
     pub(super) fn new(entries: impl IntoIterator<Item = (Box<[u8]>, Rules)>, backwards: bool) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
         if backwards {
@@ -58,10 +59,10 @@ impl Affixes {
         entries.sort_unstable();
         let mut affixes =
             Self { texts: Vec::new(), nested: Enclosures::default(), backwards, at: 0, bytes: [false; 256] };
-        // The last that all have: beginnings are often the same.
+        // The last position that all entries have, because their beginnings are often equal.
         affixes.at = entries.iter().map(|(text, _)| text.len()).min().unwrap_or(0).saturating_sub(1);
         for (text, _) in &entries {
-            // An empty prefix begins every text.
+            // An entry without this position is empty, and every text begins with it.
             match text.get(affixes.at) {
                 Some(byte) => affixes.bytes[usize::from(*byte)] = true,
                 None => affixes.bytes = [true; 256],
@@ -84,7 +85,7 @@ impl Affixes {
         if self.backwards { affix.iter().cmp(text.iter().rev()) } else { affix.cmp(text) }
     }
 
-    /// How many bytes the two share, from the beginning or from the end.
+    /// The number of equal bytes of an entry and a text, from the beginning or, for suffixes, from the end.
     fn shared(&self, affix: &[u8], text: &[u8]) -> usize {
         let same = |(left, right): &(&u8, &u8)| left == right;
         match self.backwards {
@@ -93,7 +94,7 @@ impl Affixes {
         }
     }
 
-    /// Returns true if a text may begin or end with one of them.
+    /// Returns true if a text may begin (or end) with one of the entries.
     #[inline]
     fn may_fit(&self, text: &[u8]) -> bool {
         let at = if self.backwards { text.len().checked_sub(self.at + 1) } else { Some(self.at) };
@@ -105,8 +106,8 @@ impl Affixes {
         if !self.may_fit(text) {
             return;
         }
-        // The longest prefix of the text is the last entry up to it in order, or a prefix of that entry: those are nested,
-        // so that their length decides if they are prefixes of the text.
+        // Let E be the last entry that is not greater than the text. The longest prefix of the text is E or a prefix
+        // of E. A prefix of E is a prefix of the text if it is no longer than the part that E shares with the text.
         let after = self.texts.partition_point(|affix| self.order(affix, text) != Ordering::Greater);
         let mut at = after.checked_sub(1).map_or(NONE, number);
         let Some(shared) = self.texts.get(at as usize).map(|affix| self.shared(affix, text)) else {
@@ -121,9 +122,10 @@ impl Affixes {
     }
 }
 
-/// Ranges of addresses of one family, which may overlap as they like.
+/// Ranges of addresses of one family, which may overlap in any way.
 ///
-/// A tree over the ranges in order: the one in the middle of a slice is the root of it, the halves beside it are below.
+/// The sorted slice of ranges is a tree: the range in the middle is the root, and the halves on both sides are its
+/// subtrees.
 #[derive(Debug)]
 pub(super) struct Ranges<N>(Vec<Range<N>>);
 
@@ -131,13 +133,13 @@ pub(super) struct Ranges<N>(Vec<Range<N>>);
 struct Range<N> {
     first: N,
     last: N,
-    /// The last address of this range and of those below it.
+    /// The greatest last address of this range and the ranges in its subtrees.
     reach: N,
     rule: u32,
 }
 
 impl<N: Ord + Copy> Ranges<N> {
-    /// From first address, last address, and the rule.
+    /// Makes a tree of ranges. Each has a first address, a last address and a rule.
     pub(super) fn new(ranges: impl IntoIterator<Item = (N, N, u32)>) -> Self {
         let ranges = ranges.into_iter().map(|(first, last, rule)| Range { first, last, reach: last, rule });
         let mut ranges: Vec<_> = ranges.collect();
@@ -151,13 +153,14 @@ impl<N: Ord + Copy> Ranges<N> {
     }
 }
 
-/// The halves beside the root of a slice. No deeper than there are bits in its length.
+/// The root of a slice, and the halves on both sides of it. The tree's depth is the number of bits of the slice's
+/// length.
 fn halves<T>(slice: &[T]) -> Option<(&[T], &T, &[T])> {
     let (below, rest) = slice.split_at(slice.len() / 2);
     rest.split_first().map(|(root, above)| (below, root, above))
 }
 
-/// Fills in how far each root reaches, and says so of the topmost.
+/// Fills in `reach` for all ranges of a slice, and returns that of the root.
 fn reach<N: Ord + Copy>(ranges: &mut [Range<N>]) -> Option<N> {
     let (below, rest) = ranges.split_at_mut(ranges.len() / 2);
     let (root, above) = rest.split_first_mut()?;

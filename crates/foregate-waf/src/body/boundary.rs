@@ -1,29 +1,30 @@
 //! The boundary of a form, from its `Content-Type` (RFC 9110 section 8.3.1, RFC 2046 section 5.1.1).
 //!
-//! Clients send the parameter first or last, quoted or not, with a charset on either side of it. Where two programs could take
-//! different boundaries out of the field, it is an error: the word `boundary` outside of the parameter, several of them,
-//! `boundary*` (RFC 2231). A value outside of quotes that ends earlier for some is no error yet: it is one where the body has the
-//! shorter boundary too ([`Boundary::cut`]).
+//! Clients send the parameter first or last, quoted or not, with a charset before or after it. A field from
+//! which two programs could read different boundaries is an error: the word `boundary` outside of the
+//! parameter, several such parameters, or `boundary*` (RFC 2231). Some parsers end an unquoted value earlier
+//! than others. This alone is no error; it becomes an error if the body contains the shorter boundary too
+//! ([`Boundary::cut`]).
 
 use memchr::memmem;
 
 use super::sink::is_token;
 
-/// The longest `Content-Type` whose boundary is used, bytes.
+/// The longest `Content-Type` that is accepted, bytes.
 const MAX_CONTENT_TYPE: usize = 1024;
 
 const NAME: &[u8] = b"boundary";
 
-/// A boundary, and how it was written.
+/// A boundary, and the way in which the field spells it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Boundary<'a> {
     pub(super) text: &'a [u8],
-    /// Its start up to a character at which it ends for some, such as PHP at a comma and Werkzeug at a slash.
+    /// The shorter boundary that some parsers read: PHP ends the boundary at a comma, and Werkzeug at a slash.
     pub(super) cut: Option<&'a [u8]>,
     pub(super) quoted: bool,
-    /// White space around its `=`.
+    /// Set if there is white space around the `=`.
     pub(super) whitespace: bool,
-    /// The semicolon before the parameter is missing.
+    /// Set if the semicolon before the parameter is missing.
     pub(super) missing_semicolon: bool,
 }
 
@@ -38,7 +39,7 @@ struct Parameter<'a> {
     behind: &'a [u8],
 }
 
-/// Reads the boundary.
+/// Reads the boundary from a `Content-Type`.
 pub(super) fn boundary(field: &[u8]) -> Result<Boundary<'_>, &'static str> {
     if field.len() > MAX_CONTENT_TYPE {
         return Err("Invalid boundary in C-T (length).");
@@ -56,7 +57,8 @@ pub(super) fn boundary(field: &[u8]) -> Result<Boundary<'_>, &'static str> {
         let next = match after {
             [] => break,
             [b';', next @ ..] => trim_start(next),
-            // Some clients omit the semicolon before the boundary; only there it is harmless.
+            // Some clients omit the semicolon before the boundary. Before other parameters, a missing semicolon is an
+            // error.
             _ if found.is_none() && after.len() < rest.len() && after.starts_with(NAME) => {
                 missing_semicolon = true;
                 after
@@ -102,7 +104,7 @@ fn parameter<'a>(field: &'a [u8], text: &'a [u8]) -> Result<Parameter<'a>, &'sta
         let end = memchr::memchr(b'"', text).ok_or("Invalid boundary in C-T (quote).")?;
         let (value, behind) = (&text[..end], &text[end + 1..]);
         if value.contains(&b'\\') {
-            // Some take the quote after it for the end of the value.
+            // Some parsers take the quote after a backslash for the end of the value.
             return Err("Invalid boundary in C-T (quote).");
         }
         return Ok(Parameter { name, value, quoted: true, whitespace, before, behind });
@@ -115,7 +117,7 @@ fn parameter<'a>(field: &'a [u8], text: &'a [u8]) -> Result<Parameter<'a>, &'sta
 /// Returns an error unless all parsers find the same boundary in the parameter.
 fn check(parameter: &Parameter<'_>) -> Result<(), &'static str> {
     let Parameter { value, quoted, before, behind, .. } = parameter;
-    // Some look for the first word of that name in the field, and some for the last.
+    // Some parsers use the first `boundary` in the field, and some the last.
     if names_it(before) || names_it(behind) || names_another(value) {
         return Err("Multiple boundary parameters in C-T.");
     }
@@ -135,13 +137,14 @@ fn is_quotable(text: &[u8]) -> bool {
     text.iter().all(is_known) && text.last() != Some(&b' ')
 }
 
-/// Returns true if an unquoted boundary contains only characters of a boundary (RFC 2046 section 5.1.1), and none that starts another
-/// element of the field. Many clients omit the quotes that the standard requires around a boundary that is no token.
+/// Returns true if an unquoted boundary contains only characters of a boundary (RFC 2046 section 5.1.1), and
+/// none that starts another element of the field. It need not be a token: the standard requires quotes around
+/// other boundaries, but many clients omit them.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| is_token(byte) || b",/:=?".contains(byte))
 }
 
-/// The part of a boundary that parsers keep if they read it as a token.
+/// The start of a boundary that is left if a parser reads it as a token; `None` if that is all of it.
 fn cut(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().position(|byte| !is_token(byte))?;
     text.get(..end).filter(|cut| !cut.is_empty())
@@ -151,7 +154,8 @@ fn names_it(text: &[u8]) -> bool {
     memmem::find(&text.to_ascii_lowercase(), NAME).is_some()
 }
 
-/// Returns true if a parser that searches for parameters would find another one in the value.
+/// Returns true if a parser that searches the field for `boundary` would find another such parameter in the
+/// value.
 fn names_another(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
     memmem::find_iter(&lower, NAME)

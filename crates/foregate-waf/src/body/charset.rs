@@ -1,16 +1,18 @@
 //! Charsets of bodies and of parts of forms.
 //!
-//! Rules look at bytes, and read bytes below 128 as ASCII. This is right for all charsets listed here. In others, such as
-//! UTF-7, UTF-16 and those of EBCDIC, the application sees a text that rules have not seen.
+//! Rules read bytes below 128 as ASCII. This is right for all charsets that are listed here. With other
+//! charsets, such as UTF-7, UTF-16 and the EBCDIC family, the application sees a text that rules have not
+//! seen.
 
 use memchr::memmem;
 
 use super::sink::is_token;
 
-/// Charsets that are recognised regardless of the case in which `charset` is written.
+/// Charsets that are accepted even if the parameter's name `charset` is not in small letters.
 const USUAL: &[&[u8]] = &[b"utf-8", b"us-ascii", b"iso-8859-1", b"iso-8859-15", b"windows-1252"];
 
-/// Further charsets in which a byte below 128 is ASCII unless it is the second half of a letter.
+/// Further charsets in which a byte below 128 is an ASCII character, unless it is the second byte of a
+/// character.
 const ASCII: &[&[u8]] = &[
     b"utf8",
     b"ascii",
@@ -38,7 +40,7 @@ const ASCII: &[&[u8]] = &[
     b"ks_c_5601-1987",
 ];
 
-/// Prefixes of charset families; digits follow.
+/// Prefixes of charset families. The rest of the name must be digits.
 const FAMILIES: &[&[u8]] = &[b"iso-8859-", b"iso8859-", b"iso_8859-", b"windows-125", b"cp125"];
 
 /// Returns true if bytes below 128 are ASCII in the named charset, as far as rules depend on it.
@@ -51,7 +53,8 @@ pub(crate) fn is_ascii_based(name: &[u8]) -> bool {
     USUAL.contains(&&lower[..]) || ASCII.contains(&&lower[..]) || FAMILIES.iter().any(is_member)
 }
 
-/// Why the charset of a `Content-Type` hides a body from rules; `None` if it does not, or if the field says none.
+/// The reason why the charset of a `Content-Type` hides a body from rules; `None` if it hides nothing, or if
+/// the field names no charset.
 pub(crate) fn unclear(field: &[u8]) -> Option<&'static str> {
     const NAME: &[u8] = b"charset";
     const UNCLEAR: &str = "the field Content-Type has a charset that some read otherwise, or several";
@@ -60,17 +63,17 @@ pub(crate) fn unclear(field: &[u8]) -> Option<&'static str> {
     let mut known = false;
     for at in memmem::find_iter(&lower, NAME).filter(begins) {
         let rest = &lower[at + NAME.len()..];
-        // `charset*` and `charset*0` are names of it too (RFC 8187, RFC 2231).
+        // `charset*` and `charset*0` name the same parameter (RFC 8187, RFC 2231).
         if rest.first() == Some(&b'*') {
             return Some(UNCLEAR);
         }
         let Some(value) = rest.trim_ascii_start().strip_prefix(b"=") else { continue };
-        // Quotes around several parameters are ignored, because some parsers do not read them as quotes.
+        // A second `charset` is unclear even inside a quoted value, because some parsers ignore the quotes.
         if std::mem::replace(&mut known, true) {
             return Some(UNCLEAR);
         }
         let Some(value) = value_of(value.trim_ascii_start()) else { return Some(UNCLEAR) };
-        // Rules that look for the parameter look for small letters.
+        // Rules search for the parameter's name in small letters only.
         if !field[at..].starts_with(NAME) && !USUAL.contains(&value) {
             return Some(UNCLEAR);
         }
@@ -81,7 +84,8 @@ pub(crate) fn unclear(field: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// A charset that is a token, in quotes or not, with nothing after it that could belong to it.
+/// The charset at the start of a text, if it is a token, in quotes or not, and the text after it cannot
+/// belong to it.
 fn value_of(text: &[u8]) -> Option<&[u8]> {
     let quote = text.first().copied().filter(|byte| matches!(byte, b'"' | b'\''));
     let text = if quote.is_some() { &text[1..] } else { text };

@@ -1,7 +1,8 @@
 //! The `Content-Disposition` of a form's part (RFC 7578 section 4.2, RFC 8187 for `filename*`, RFC 2047 for encoded words).
 //!
-//! The firewall and the origin both decide from this field if a part is a file or a text. Forms that no browser or client library
-//! sends, or that parsers read differently, are therefore errors: blanks around `=`, repeated parameters, names that only some decode.
+//! The firewall and the origin both decide from this field if a part is a file or a text. Spellings that no
+//! browser or client library sends, or that parsers read differently, are therefore errors: blanks around
+//! `=`, repeated parameters, names that only some parsers decode.
 
 use super::encoded::{encoded_word, extended_value};
 
@@ -9,16 +10,18 @@ use super::encoded::{encoded_word, extended_value};
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
     pub(super) name: Vec<u8>,
-    /// The name as parsers see it that decode encoded words.
+    /// The name with its encoded words decoded, as some parsers see it.
     pub(super) decoded_name: Option<Vec<u8>>,
     pub(super) filename: Vec<u8>,
-    /// Alternative file names: the value of `filename*` and decoded words, which some parsers prefer.
+    /// Alternative file names that some parsers prefer: the value of `filename*`, and the file name with its
+    /// encoded words decoded.
     pub(super) other_filenames: Vec<Vec<u8>>,
-    /// The file's name stands after a space and in double quotes, without which some do not find it.
+    /// Set if the `filename` parameter follows a space and its value is in double quotes. Otherwise some parsers
+    /// do not find it.
     pub(super) filename_clear: bool,
-    /// Quotes in a wrong place, or single quotes.
+    /// Set if the field has quotes in a wrong place, or single quotes.
     pub(super) invalid_quoting: bool,
-    /// The first error in the part that was read.
+    /// The error at which reading the field ended, if there is one.
     pub(super) error: Option<&'static str>,
 }
 
@@ -29,7 +32,8 @@ pub(super) fn parse(value: &[u8]) -> Disposition {
     disposition
 }
 
-/// Reads the value of the field in a body that is no form: any word may stand at its beginning, such as `attachment`.
+/// Reads the value of the field in a multipart body that is no form. There it may begin with any word, such as
+/// `attachment`.
 pub(super) fn parse_any(value: &[u8]) -> Disposition {
     let word = value.iter().take_while(|byte| is_token(**byte)).count();
     parse(&[FORM, value.get(word..).unwrap_or_default()].concat())
@@ -42,13 +46,13 @@ const FORM: &[u8] = b"form-data";
 #[derive(Default)]
 struct SeenParameters {
     name: bool,
-    /// `name*`, as `reqwest` writes names that are not plain.
+    /// Set once `name*` was read, in which `reqwest` sends names that are not plain.
     extended_name: bool,
     filename: bool,
     extended: bool,
-    /// Something else than one space, or nothing, after a semicolon.
+    /// Set if a semicolon is followed by white space other than one space.
     odd_blanks: bool,
-    /// A backslash in the name that to some goes.
+    /// Set if the name has a backslash that some parsers drop.
     odd_escape: bool,
 }
 
@@ -83,7 +87,8 @@ impl Disposition {
         self.check(&seen)
     }
 
-    /// Reads a parameter and returns the rest; `apart` says that a blank follows the semicolon.
+    /// Reads a parameter and returns the rest of the text. `apart` is true if a blank follows the semicolon
+    /// before the parameter.
     fn parameter<'a>(
         &mut self,
         text: &'a [u8],
@@ -102,7 +107,7 @@ impl Disposition {
         if after.first().is_some_and(is_blank) {
             return Err(BLANK);
         }
-        // An empty parameter counts as present.
+        // A parameter with an empty value counts as present.
         let twice = match name {
             b"name" => std::mem::replace(&mut seen.name, true),
             b"name*" => std::mem::replace(&mut seen.extended_name, true),
@@ -138,7 +143,7 @@ impl Disposition {
 
     /// Checks the combination of parameters.
     fn check(&mut self, seen: &SeenParameters) -> Result<(), &'static str> {
-        // Parsers that ignore the extended form see a part without a name and skip it.
+        // Parsers that do not know `name*` see a part without a name and skip it.
         if seen.name && seen.extended_name {
             return Err("has a name and a name*");
         }
@@ -149,7 +154,7 @@ impl Disposition {
         if self.filename.is_empty() {
             return if seen.extended { Err("has a filename* without filename") } else { Ok(()) };
         }
-        // To some, a parameter stands after a space.
+        // Some parsers find a parameter only after a space.
         if seen.odd_blanks {
             return Err("has other blanks between a file's parameters than one space");
         }
@@ -169,7 +174,7 @@ impl Disposition {
         "has something behind a value"
     }
 
-    /// A value in double quotes, in single ones, or a token.
+    /// Reads a value: in double quotes, in single quotes, or a token.
     fn value<'a>(&mut self, text: &'a [u8]) -> Result<(Vec<u8>, &'a [u8]), &'static str> {
         let quote = match text.first() {
             None => return Err("has a parameter without value"),
@@ -180,7 +185,8 @@ impl Disposition {
                     return Err("has a parameter without value");
                 }
                 self.invalid_quoting |= token.contains(&b'\'');
-                // Most parsers end the header where the token ends early; here the following text is an error.
+                // If a quote ends the token early, most parsers ignore the rest of the header. Here, the text after it is an
+                // error.
                 self.invalid_quoting |= matches!(rest.first(), Some(b'"'));
                 return Ok((token.to_vec(), rest));
             }
@@ -197,7 +203,8 @@ impl Disposition {
                     bytes.next();
                 }
                 (byte, _) if byte == quote => {
-                    // Some take the backslash before the quote to escape that, also where another escapes the backslash.
+                    // Some parsers read a backslash before the closing quote as its escape, even if another backslash escapes
+                    // that one.
                     self.invalid_quoting |= text[..=at].ends_with(b"\\\\");
                     return Ok((value, &text[at + 2..]));
                 }
@@ -208,7 +215,8 @@ impl Disposition {
     }
 }
 
-/// Returns true if a quoted text has a backslash before another character than a quote or a backslash; some parsers drop it.
+/// Returns true if a quoted text has a backslash before a character other than a quote or a backslash. Some
+/// parsers drop such a backslash.
 fn has_odd_escape(raw: &[u8]) -> bool {
     let mut bytes = raw.iter();
     while let Some(byte) = bytes.next() {
@@ -219,8 +227,8 @@ fn has_odd_escape(raw: &[u8]) -> bool {
     false
 }
 
-/// Returns true if a file name is empty for parsers that keep the part after the last slash or strip blanks and quotes: some of them
-/// treat a part without a file name as text.
+/// Returns true if a file name is empty for some parsers: those that keep only the text after the last slash,
+/// or strip blanks and quotes. Some of them then treat the part as text.
 fn is_nameless(name: &[u8]) -> bool {
     let last = name.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
     let is_nothing = |letter: char| letter.is_whitespace() || matches!(letter, '.' | '"' | '\'');

@@ -1,9 +1,10 @@
-//! Encoded texts in parameters of fields.
+//! Encoded texts in the parameters of header fields.
 
 use crate::transform::Transformation;
 
-/// Decodes `charset'language'text` (RFC 8187) and returns the rest. The charset has to be UTF-8, the one that clients send: with other
-/// charsets, some parsers read the text and others skip the parameter.
+/// Decodes `charset'language'text` (RFC 8187); returns the text and the rest of the input. The charset has to
+/// be UTF-8, the one that clients send. With other charsets, some parsers read the text and others skip the
+/// parameter.
 pub(super) fn extended_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static str> {
     const WRONG: &str = "has a filename* with a character that does not belong there";
     let mut parts = text.splitn(3, |byte| *byte == b'\'');
@@ -37,7 +38,7 @@ pub(super) fn extended_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static s
 /// `=?utf-8?B?...?=`. Some parsers decode it, others keep it. Several words, a word in the middle and other charsets are errors.
 pub(super) fn encoded_word(value: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     const WRONG: &str = "has an encoded word that not all read";
-    // Hardly a name has the mark.
+    // Most names contain no `?`, so they have no encoded word.
     if !value.contains(&b'?') {
         return Ok(None);
     }
@@ -63,7 +64,7 @@ pub(super) fn encoded_word(value: &[u8]) -> Result<Option<Vec<u8>>, &'static str
     if is_plain(&decoded) { Ok(Some(decoded)) } else { Err(WRONG) }
 }
 
-/// Returns true if all parsers accept the text in a name.
+/// Returns true if all parsers accept these characters in a name.
 fn is_plain(text: &[u8]) -> bool {
     !text.is_empty() && std::str::from_utf8(text).is_ok_and(|text| !text.chars().any(char::is_control))
 }

@@ -1,4 +1,4 @@
-//! The kind of a body or part by its media type.
+//! Chooses the format of a body or part from its media type.
 
 use super::json::Documents;
 use super::sink::is_token;
@@ -11,12 +11,12 @@ pub(crate) enum BodyFormat {
     UrlEncoded,
     /// A form, or any other type with parts between boundaries.
     Multipart,
-    /// Another type.
+    /// A type that is not read.
     Other,
 }
 
-/// The type at the start of a `Content-Type`. Some parsers end it at a comma or a blank, or drop characters that are white space to
-/// them.
+/// The media type at the start of a `Content-Type`: token characters and slashes. Some parsers skip other
+/// characters before it as white space, and some end it at a comma or a blank.
 pub(crate) fn media_type(field: &[u8]) -> &[u8] {
     let start = field.iter().take_while(|byte| !is_token(byte)).count();
     let rest = field.get(start..).unwrap_or_default();
@@ -24,7 +24,7 @@ pub(crate) fn media_type(field: &[u8]) -> &[u8] {
     rest.get(..len).unwrap_or_default()
 }
 
-/// Chooses the format by the value of a `Content-Type`.
+/// Chooses the format from the value of a `Content-Type`.
 pub(crate) fn kind(field: &[u8]) -> BodyFormat {
     let lower = media_type(field).to_ascii_lowercase();
     let mut halves = lower.splitn(2, |byte| *byte == b'/');

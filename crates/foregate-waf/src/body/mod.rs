@@ -1,8 +1,8 @@
 //! Splits bodies into names and values.
 //!
-//! Each function reads a body in one pass, emits each value as soon as it is found, and returns the errors. Values before an error are
-//! emitted, and values after it if there is a place to resume: rules see all of them. A pass keeps only the path to its position, so
-//! its memory does not grow with the body.
+//! Each function reads a body in one pass, emits each value as soon as it is found, and returns the errors.
+//! Values before an error are emitted. Values after it are emitted too if there is a position at which to
+//! resume. A pass keeps only the path to its position, so its memory does not grow with the body.
 
 mod boundary;
 pub(crate) mod charset;

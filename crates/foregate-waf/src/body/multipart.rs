@@ -1,7 +1,7 @@
 //! `multipart/form-data` (RFC 7578, RFC 2046 section 5.1), and other bodies of parts.
 //!
-//! A part that declares a type which is read elsewhere is read as that type, whether it has a file name or not: browsers send a `Blob`
-//! of JSON as a file, and frameworks look at the type.
+//! A part that declares the type of another known format, such as JSON, is read in that format, with or
+//! without a file name. Browsers send a `Blob` of JSON as a file, and frameworks look at the type.
 
 use std::borrow::Cow;
 
@@ -16,50 +16,52 @@ use super::sink::{BodyError, BodyLimits, File, Sink};
 use super::transfer::{self, TransferContent};
 use super::typed::TypedPart;
 
-/// The most parts that are read beyond the arguments and files that are wanted.
+/// The number of parts that may exceed the limits of arguments and files together. With more parts, the pass
+/// ends.
 const SPARE_PARTS: usize = 100;
-/// How many bodies of parts may be within each other; a part that is one more is an error.
+/// The deepest nesting of multipart bodies. A part that is a multipart body beyond it is an error.
 const LEVELS: usize = 4;
 
-/// The errors of a form, a field for each variable `MULTIPART_*`.
+/// The errors of a form; most fields are those of the variables `MULTIPART_*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Multipart {
-    /// The first thing that is wrong, if there is any.
+    /// The first error, if there is any.
     pub error: Option<BodyError>,
     /// The first error that hides content of a part from rules. It counts as an error of the body, also of multipart bodies
     /// that are no forms.
     pub hidden: Option<BodyError>,
-    /// The boundary was in quotes.
+    /// Set if the boundary was in quotes.
     pub boundary_quoted: bool,
-    /// White space around the boundary's `=`.
+    /// Set if there was white space around the boundary's `=`.
     pub boundary_whitespace: bool,
-    /// Text before the first boundary, other than one line end. Parsers ignore it.
+    /// Set if there is text before the first boundary, other than one line end. Parsers ignore such text.
     pub data_before: bool,
-    /// Text after the last boundary and the end of its line, other than one more line end. Parsers ignore it unless it has a boundary,
-    /// which is an error.
+    /// Set if there is text after the line of the last boundary, other than one more line end. Parsers ignore
+    /// such text, unless it contains a boundary, which is an error.
     pub data_after: bool,
-    /// A folded line in a part's header.
+    /// Set if a part's header has a folded line.
     pub header_folding: bool,
-    /// One that is not folded by spaces and tabs alone.
+    /// Set if a header line is folded by something other than spaces and tabs.
     pub invalid_header_folding: bool,
-    /// A line of a header or boundary that ends in LF alone.
+    /// Set if a line of a header or boundary ends in LF alone.
     pub lf_line: bool,
-    /// A line that ends in CRLF.
+    /// Set if such a line ends in CRLF.
     pub crlf_line: bool,
-    /// No semicolon before the boundary parameter.
+    /// Set if there is no semicolon before the boundary parameter.
     pub missing_semicolon: bool,
-    /// Quotes in a `Content-Disposition` that not all parsers read as quotes.
+    /// Set if a `Content-Disposition` has quotes that some parsers do not read as quotes.
     pub invalid_quoting: bool,
-    /// A part that is not to be understood.
+    /// Set if a part is malformed.
     pub invalid_part: bool,
-    /// There are more files than the limit allows; the others are left out.
+    /// Set if there are more files than the limit allows. The further files are left out.
     pub file_limit_exceeded: bool,
-    /// More arguments than the limit allows, more parts, or more or longer lines in a part's header; those beyond are left
-    /// out.
+    /// Set if there are more arguments or parts than the limits allow, or more or longer lines in a part's
+    /// header. Everything beyond a limit is left out.
     pub over_limit: bool,
-    /// 1: a line that looks like a boundary but is not; 2: real boundaries follow it.
+    /// 0 if every line that looks like a boundary is one; 1 if some line only looks like a boundary; 2 if a real
+    /// boundary follows such a line.
     pub unmatched_boundary: u8,
-    /// The number of bytes, without the contents of files.
+    /// The length of the body in bytes, without the contents of files.
     pub length_without_files: usize,
 }
 
@@ -69,8 +71,8 @@ impl Multipart {
         self.crlf_line && self.lf_line
     }
 
-    /// Returns true if the form has any error (`MULTIPART_STRICT_ERROR`). Quotes around the boundary are none: .NET and Java clients
-    /// send them, as RFC 2046 allows.
+    /// Returns true if the form has any error (`MULTIPART_STRICT_ERROR`). Quotes around the boundary are no
+    /// error: .NET and Java clients send them, as RFC 2046 allows.
     pub fn strict_error(&self) -> bool {
         self.error.is_some()
             || self.boundary_whitespace
@@ -83,7 +85,7 @@ impl Multipart {
             || self.file_limit_exceeded
     }
 
-    /// The first thing counts.
+    /// Records an error, unless there is an earlier one.
     pub(super) fn fail(&mut self, what: impl std::fmt::Display) {
         if self.error.is_none() {
             self.error = Some(BodyError::new("Multipart", format_args!("Multipart: {what}")));
@@ -99,11 +101,11 @@ impl Multipart {
     }
 }
 
-/// Splits a form: texts become arguments, parts with a file name become files. If `whole` is false, an early end is no
-/// error.
+/// Splits a form: texts become arguments, and parts with a file name become files. If `whole` is false, an
+/// early end is no error.
 ///
-/// An error in a part does not end the pass: the content is emitted as an argument, without a name if there is none,
-/// so that nothing is hidden from rules.
+/// An error in a part does not end the pass. The content is then emitted as an argument, with an empty name
+/// if the part has none, so that nothing is hidden from rules.
 pub fn multipart(
     content_type: &[u8],
     body: &[u8],
@@ -123,16 +125,16 @@ struct FormFindings {
     files: usize,
 }
 
-/// The position within a body of parts.
+/// The position of a multipart body within others.
 #[derive(Clone, Copy)]
 struct Within<'a> {
-    /// In how many of them, itself counted.
+    /// The nesting depth of the body; 1 for the outermost.
     level: usize,
-    /// The name of the part that it is.
+    /// The name of the part that contains the body.
     name: &'a [u8],
 }
 
-/// Parses a body of parts.
+/// Parses a multipart body.
 fn parts(
     content_type: &[u8],
     body: &[u8],
@@ -169,7 +171,7 @@ fn parts(
 enum FormPlace {
     Before,
     Header(Header),
-    /// In the content that starts at this position.
+    /// In the content of a part, which starts at this position.
     Content {
         header: Header,
         start: usize,
@@ -180,9 +182,9 @@ enum FormPlace {
 struct FormReader<'a> {
     body: &'a [u8],
     found: &'a mut FormFindings,
-    /// Finds two dashes and the boundary.
+    /// Finds the boundary with its two leading dashes.
     finder: memmem::Finder<'a>,
-    /// A finder for the boundary as parsers see it that end it earlier.
+    /// Finds the shorter boundary that some parsers use ([`Boundary::cut`]).
     cut: Option<memmem::Finder<'a>>,
     /// Set for `multipart/form-data`, where each part needs a `Content-Disposition`.
     is_form: bool,
@@ -196,11 +198,11 @@ struct FormReader<'a> {
 #[derive(Clone, Copy)]
 struct FormLine<'a> {
     start: usize,
-    /// Without its end.
+    /// The line without its end.
     text: &'a [u8],
-    /// `\r\n`, `\n`, or nothing at the end of the body.
+    /// The end of the line: `\r\n`, `\n`, or nothing if the body ends there.
     end: &'a [u8],
-    /// The start of the next one.
+    /// The position of the next line.
     next: usize,
 }
 
@@ -251,12 +253,12 @@ impl<'a> FormReader<'a> {
         }
     }
 
-    /// Checks the text after the last boundary. Some clients send its line end twice.
+    /// Checks the text after the last boundary. A second line end is allowed: some clients send it.
     fn behind(&mut self, at: usize) {
         let rest = self.body.get(at..).unwrap_or_default();
         self.found.outcome.data_after = rest != b"\r\n";
         if self.finder.find(rest).is_some() {
-            // To some, the parts go on.
+            // Some parsers read further parts here.
             self.found.outcome.fail("Invalid boundary (behind the last).");
         }
         for line in rest.split(|byte| *byte == b'\n') {
@@ -272,7 +274,7 @@ impl<'a> FormReader<'a> {
         };
         let in_header = matches!(&self.place, FormPlace::Header(_));
         if in_header || matches!(&self.place, FormPlace::Content { start, .. } if *start == line.start) {
-            // A part without a header's end, or without a line of content.
+            // The part's header does not end, or the part has no content.
             self.found.outcome.invalid_part = true;
         }
         match behind {
@@ -286,13 +288,13 @@ impl<'a> FormReader<'a> {
         }
     }
 
-    /// Records text that other parsers may take for a boundary.
+    /// Records an error if the text may be a boundary for other parsers.
     fn look_alike(&mut self, text: &[u8]) {
         self.look_for_cut(text);
         let delimiter = self.finder.needle();
         let boundary = &delimiter[2..];
         if self.finder.find(text).is_some() {
-            // Some, such as Django, divide parts there; some do after a CR.
+            // Some parsers, such as Django's, end a part at a boundary within a line, and some at a boundary after a CR.
             self.found.outcome.fail("Invalid boundary (within a line).");
             self.found.outcome.unmatched_boundary = 1;
         }
@@ -308,7 +310,7 @@ impl<'a> FormReader<'a> {
         self.found.outcome.unmatched_boundary = 1;
     }
 
-    /// Records text that is a boundary for parsers that end the boundary earlier.
+    /// Records an error if the text contains the shorter boundary that some parsers use.
     fn look_for_cut(&mut self, text: &[u8]) {
         let Some(cut) = &self.cut else { return };
         let divides = |at: usize| match text.get(at + cut.needle().len()..).unwrap_or_default() {
@@ -343,7 +345,7 @@ impl<'a> FormReader<'a> {
 
     fn other(&mut self, line: &FormLine<'_>) {
         match &mut self.place {
-            // Some clients begin with the line end that belongs to a boundary.
+            // Some clients send the line end of the first boundary although no text precedes it.
             FormPlace::Before => {
                 self.found.outcome.data_before |=
                     line.start > 0 || line.end != b"\r\n" || !line.text.is_empty();
@@ -386,7 +388,7 @@ impl<'a> FormReader<'a> {
         }
         let has_type = || header.field(b"Content-Type").is_some_and(|kind| !kind.trim_ascii().is_empty());
         let is_unclear = || self.limits.unclear_files && !(disposition.filename_clear && has_type());
-        // After a header that is wrong, others may find a text.
+        // If the header has an error, other parsers may read the part as a text.
         if !is_file || disposition.error.is_some() || is_unclear() {
             self.text(&disposition, content);
             if let Some(decoded) = &decoded {
@@ -396,7 +398,7 @@ impl<'a> FormReader<'a> {
         self.typed(&header, &disposition, content, decoded.as_deref(), whole);
     }
 
-    /// The name of a part from its header. Each part of a form needs one.
+    /// Reads the `Content-Disposition` of a part. In a form, a part without a name is an error.
     fn disposition(&mut self, header: &Header) -> Disposition {
         let field = header.field(b"Content-Disposition");
         if !self.is_form {
@@ -426,7 +428,7 @@ impl<'a> FormReader<'a> {
         disposition
     }
 
-    /// Emits the values of a part whose type is read: of its content as sent, and decoded.
+    /// Emits the values of a part in a known format: from its content as sent, and from its decoded content.
     fn typed(
         &mut self,
         header: &Header,
@@ -457,7 +459,8 @@ impl<'a> FormReader<'a> {
                     self.found.outcome.over_limit = true;
                     self.found.outcome.fail(error);
                 }
-                // Documents of XML that are uploaded may be any, and are files to most.
+                // An uploaded XML document may be of any kind, and most applications treat it as a file: its errors do not
+                // count.
                 Err(_) if kind == BodyFormat::Xml && !disposition.filename.is_empty() => {}
                 Err(error) if counts => self.found.outcome.hide(format_args!("a part: {error}")),
                 _ => {}
@@ -465,7 +468,7 @@ impl<'a> FormReader<'a> {
         }
     }
 
-    /// Splits a part that is multipart itself. Only errors that hide content from rules count.
+    /// Splits a part that is a multipart body itself. Of its errors, only those count that hide content from rules.
     fn nested(&mut self, content_type: &[u8], name: &[u8], content: &[u8], whole: bool) {
         let level = self.within.level + 1;
         if level > LEVELS {
@@ -487,8 +490,8 @@ impl<'a> FormReader<'a> {
         }
     }
 
-    /// The content of a part after its transfer encoding is removed, if that changes it. Encodings and charsets that hide it from
-    /// rules are errors.
+    /// The content of a part with its transfer encoding removed, if that changes it. Encodings and charsets that
+    /// hide the content from rules are errors.
     fn decoded<'c>(&mut self, header: &Header, content: &'c [u8]) -> Option<Cow<'c, [u8]>> {
         if let Some(why) = header.field(b"Content-Type").and_then(charset::unclear) {
             self.found.outcome.hide(format_args!("a part of which {why}"));
@@ -531,7 +534,7 @@ impl<'a> FormReader<'a> {
         }
     }
 
-    /// Emits alternative readings of a text as arguments.
+    /// Emits as arguments the readings of a text by other parsers.
     fn other_text(&mut self, disposition: &Disposition, content: &[u8]) {
         self.found.arguments += 1;
         if self.found.arguments > self.limits.arguments {

@@ -2,7 +2,7 @@
 
 use super::multipart::Multipart;
 
-/// The most bytes in a line of a part's header, folded ones together; more are an error.
+/// The most bytes in a header line of a part, together with the lines folded into it; more are an error.
 const MAX_LINE: usize = 4096;
 /// The most lines in a part's header; more are an error.
 const MAX_LINES: usize = 64;
@@ -28,11 +28,11 @@ impl Header {
             return;
         }
         if line.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
-            // To some, such as Werkzeug, a CR ends a line, and two of them end the header.
+            // For some parsers, such as Werkzeug's, a CR ends a line, and two CRs end the header.
             outcome.fail("a control character in a part's header");
         }
         if !line.is_ascii() && LINE_ENDS.iter().any(|end| memchr::memmem::find(line, end).is_some()) {
-            // For some parsers a line ends there.
+            // Some parsers end a line at such a character.
             outcome.fail("the end of a line in a part's header");
         }
         let white = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
@@ -63,7 +63,7 @@ impl Header {
         &self.lines
     }
 
-    /// The value of the first field of this name.
+    /// The value of the first field with this name.
     pub(super) fn field(&self, wanted: &[u8]) -> Option<&[u8]> {
         let line = self.lines.iter().find(|line| name(line).eq_ignore_ascii_case(wanted))?;
         let value = line.get(name(line).len() + 1..)?;

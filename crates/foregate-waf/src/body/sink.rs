@@ -1,16 +1,17 @@
 //! The receiver of the contents of a body, its limits, and its errors.
 
-/// The least length of a secret in XML that is recorded: shorter texts are not searched for.
+/// The least length of a secret in XML that is recorded. Logs are not searched for shorter texts.
 pub(crate) const SECRET_LEAST: usize = 4;
 
 /// Receives the contents of a body. Values are dropped unless the method is overridden.
 pub trait Sink {
-    /// A name and its value, decoded.
+    /// Receives a name and its value, both decoded.
     fn argument(&mut self, name: &[u8], value: &[u8]) {
         let _ = (name, value);
     }
 
-    /// Another value that some read for the argument that was handed on last. Default: an argument like others.
+    /// Receives another value that some parsers read for the last argument. Default: it is passed to
+    /// [`argument`](Self::argument).
     fn value(&mut self, name: &[u8], value: &[u8]) {
         self.argument(name, value);
     }
@@ -40,13 +41,14 @@ pub trait Sink {
         let _ = text;
     }
 
-    /// Returns true if the content of an XML element or attribute with this name is a secret.
+    /// Returns true if the content of an XML element or attribute with this name is a secret to be reported to
+    /// [`secret`](Self::secret).
     fn is_secret(&self, name: &[u8]) -> bool {
         let _ = name;
         false
     }
 
-    /// A text or value that is a secret; it is also emitted as a text or value.
+    /// Receives a text or value that is a secret. It is also emitted as a text or value.
     fn secret(&mut self, text: &[u8]) {
         let _ = text;
     }
@@ -68,22 +70,24 @@ pub struct File<'a> {
     pub other_filenames: &'a [Vec<u8>],
     /// The content as the client sent it.
     pub content: &'a [u8],
-    /// The content without its `Content-Transfer-Encoding`, if that changes it.
+    /// The content with its `Content-Transfer-Encoding` removed, if that changes it.
     pub decoded: Option<&'a [u8]>,
 }
 
 /// The limits on the values of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyLimits {
-    /// The most arguments, or attributes of XML. Further arguments of a form are left out; elsewhere they are an error. Default: 1,000,
-    /// as for `SecArgumentsLimit`.
+    /// The most arguments, or attributes of XML. Further arguments of a form are left out; in other bodies they
+    /// are an error. Default: 1,000, as for `SecArgumentsLimit`.
     pub arguments: usize,
-    /// How many levels of JSON or XML; more are an error. Default: 512, as `SecRequestBodyJsonDepthLimit` has it.
+    /// The deepest nesting of JSON or XML; a deeper one is an error. Default: 512, as for
+    /// `SecRequestBodyJsonDepthLimit`.
     pub depth: usize,
     /// The most files of a form; further files are left out. Default: 100, as for `SecUploadFileLimit`.
     pub files: usize,
-    /// Treats parts as arguments too if their file name is unquoted or follows no space, or if they have no `Content-Type`: some programs
-    /// read them as texts. Default: false, since client libraries send files this way.
+    /// If true, some files are emitted as arguments too, because some programs read them as texts: files whose
+    /// name is unquoted or follows no space, and files without a `Content-Type`. Default: false, since client
+    /// libraries send such files.
     pub unclear_files: bool,
 }
 
@@ -105,12 +109,13 @@ impl BodyError {
         Self { what: format!("{kind} parsing error: {what}"), limit: false }
     }
 
-    /// A limit is reached.
+    /// The error for an exceeded limit.
     pub(super) fn limit(kind: &str, what: impl std::fmt::Display) -> Self {
         Self { limit: true, ..Self::new(kind, what) }
     }
 
-    /// Returns true if the body only exceeds a limit: the values after the limit may be valid for the origin, and were not emitted.
+    /// Returns true if the error is an exceeded limit. The origin may accept the values beyond it, which were not
+    /// emitted.
     pub fn is_limit(&self) -> bool {
         self.limit
     }

@@ -1,17 +1,19 @@
-//! The texts in a long body that is not a text itself.
+//! The runs of text in a long binary body.
 
-/// The least length of a run of printable bytes that counts as text. Of random bytes, one in fifteen is in such a run.
+/// The least length of a run of printable bytes that counts as text. In random data, one byte in fifteen is
+/// in such a run.
 const LEAST: usize = 4;
 
-/// The first `whole` bytes of a body, followed by the texts in the rest, each after a line feed; `None` if the whole body is
-/// text: UTF-8 without NUL.
+/// The first `whole` bytes of a body, followed by the texts in the rest, each after a line feed; `None` if
+/// the whole body is text: UTF-8 without NUL.
 ///
-/// The patterns of rules occur in such texts; for an archive or a picture they are a fifteenth of its length.
+/// Rules need only these texts, since their patterns match text. In an archive or a picture, the texts are a
+/// fifteenth of its length.
 pub(crate) fn texts(body: &[u8], whole: usize) -> Option<Vec<u8>> {
     let (start, mut rest) = body.split_at_checked(whole).filter(|_| !is_text(body))?;
     let mut out = Vec::with_capacity(start.len() + rest.len() / 8);
     out.extend_from_slice(start);
-    // A text at the border goes on.
+    // A text may continue across the border between the first bytes and the rest.
     let mut goes_on = start.last().is_some_and(is_printable);
     while !rest.is_empty() {
         let length = rest.iter().take_while(|byte| is_printable(byte)).count();

@@ -1,5 +1,5 @@
-//! `Content-Transfer-Encoding` of a form's part. RFC 7578 section 4.7 wants none; some programs decode it, such as Django
-//! (base64) and Go (quoted-printable), and others do not.
+//! `Content-Transfer-Encoding` of a form's part. RFC 7578 section 4.7 deprecates it. Some programs decode it,
+//! such as Django (base64) and Go (quoted-printable); others do not.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ use crate::transform::Transformation;
 pub(super) enum TransferContent<'a> {
     /// The transfer encoding changes nothing.
     Same,
-    /// This.
+    /// The decoded content.
     Other(Cow<'a, [u8]>),
-    /// Something that is not known: for the reason that is given.
+    /// The decoded content is unknown, for this reason.
     Unknown(&'static str),
 }
 
@@ -37,7 +37,8 @@ pub(super) fn decode<'a>(encoding: &[u8], content: &'a [u8]) -> TransferContent<
     }
 }
 
-/// Decodes only letters, lines and padding at the end, a form that all decoders read alike.
+/// Decodes base64, if it consists of letters, line ends, and padding at the end only: all decoders read such
+/// a text alike.
 fn base64(content: &[u8]) -> Option<Vec<u8>> {
     let letters: Vec<u8> =
         content.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | b' ' | b'\t')).collect();
@@ -48,7 +49,8 @@ fn base64(content: &[u8]) -> Option<Vec<u8>> {
     is_one.then(|| Transformation::Base64Decode.apply(&letters).into_owned())
 }
 
-/// RFC 2045 section 6.7: `=` and two digits are a byte, and `=` at the end of a line joins it to the next.
+/// Decodes quoted-printable (RFC 2045 section 6.7): `=` and two hexadecimal digits are a byte, and `=` at the
+/// end of a line joins the line to the next.
 fn quoted_printable(content: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(content.len());
     let mut rest = content;

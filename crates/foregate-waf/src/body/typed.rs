@@ -1,4 +1,4 @@
-//! A part of a form, or of another body of parts, read as the type that it declares.
+//! Reads a part of a multipart body in the format that its `Content-Type` declares.
 
 use super::json::json_under;
 use super::kind::BodyFormat;
@@ -8,7 +8,7 @@ use super::{urlencoded, xml};
 /// A part to be read by its type.
 pub(super) struct TypedPart<'a> {
     pub(super) kind: BodyFormat,
-    /// The name of the document.
+    /// The name under which the values of the part are emitted.
     pub(super) root: &'a [u8],
     /// Set if the content is complete.
     pub(super) whole: bool,
@@ -17,7 +17,7 @@ pub(super) struct TypedPart<'a> {
 }
 
 impl TypedPart<'_> {
-    /// Emits the values in a text and returns their number.
+    /// Reads a text, emits its values, and returns their number.
     pub(super) fn read(&self, text: &[u8], sink: &mut dyn Sink) -> (usize, Result<(), BodyError>) {
         let Self { kind, root, whole, limits } = self;
         let mut counted = CountedSink { sink, values: 0 };
@@ -35,7 +35,7 @@ impl TypedPart<'_> {
     }
 }
 
-/// Counts values on their way.
+/// Passes values on to another sink and counts them.
 struct CountedSink<'s> {
     sink: &'s mut dyn Sink,
     values: usize,

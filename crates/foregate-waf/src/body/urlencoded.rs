@@ -8,17 +8,17 @@ use crate::transform::Transformation;
 /// The errors of a form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UrlEncoded {
-    /// A percent sign without two hexadecimal digits (`URLENCODED_ERROR`).
+    /// Set if a percent sign is not followed by two hexadecimal digits (`URLENCODED_ERROR`).
     pub invalid_encoding: bool,
-    /// There were more arguments than the limit allows.
+    /// Set if there were more arguments than the limit allows.
     pub over_limit: bool,
 }
 
-/// Splits arguments at separators (`&`, or the one of `SecArgumentSeparator`), each into a name up to the first `=` and
-/// its value. Empty arguments are skipped.
+/// Splits a text into arguments at the separator (`&`, or that of `SecArgumentSeparator`), and each argument
+/// at its first `=` into a name and a value. Empty arguments are skipped.
 ///
-/// Some parsers, such as Rack 2 and CGI.pm, also split at an unencoded `;`: the arguments that they see are emitted too,
-/// and count.
+/// Some parsers, such as Rack 2 and CGI.pm, also split at an unencoded `;`. The arguments that they see are
+/// emitted too, and count towards the limit.
 pub fn urlencoded(text: &[u8], separator: u8, limits: &BodyLimits, sink: &mut dyn Sink) -> UrlEncoded {
     let mut reader = UrlencodedReader { outcome: UrlEncoded::default(), left: limits.arguments, sink };
     for pair in text.split(|byte| *byte == separator).filter(|pair| !pair.is_empty()) {
@@ -26,7 +26,8 @@ pub fn urlencoded(text: &[u8], separator: u8, limits: &BodyLimits, sink: &mut dy
             break;
         }
         let Some(end) = memchr(b';', pair).filter(|_| separator == b'&') else { continue };
-        // The name of the first value is already known; the value may end earlier.
+        // The first argument has been emitted already. If it ends at the `;`, its value is shorter, which is another
+        // reading.
         let first = end == 0 || !pair[..end].contains(&b'=') || reader.pair(&pair[..end], true);
         let others = pair[end + 1..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii_start);
         if !first || !others.filter(|other| other.contains(&b'=')).all(|other| reader.pair(other, false)) {
@@ -44,7 +45,8 @@ struct UrlencodedReader<'a> {
 }
 
 impl UrlencodedReader<'_> {
-    /// Passes on an argument, or another reading of an earlier argument's value; `false` if there are too many.
+    /// Emits an argument or, if `again`, another reading of the last argument's value. Returns false if there are
+    /// too many.
     fn pair(&mut self, pair: &[u8], again: bool) -> bool {
         let Some(left) = self.left.checked_sub(1) else {
             self.outcome.over_limit = true;

@@ -1,9 +1,10 @@
-//! Documents in UTF-16 and UTF-32, which readers of JSON and XML tell by their first bytes, whatever the type says.
+//! Documents in UTF-16 and UTF-32. Parsers of JSON and XML recognise these encodings by the first bytes,
+//! whatever the `Content-Type` declares.
 
 /// The byte order mark in UTF-8.
 pub(crate) const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Characters within which a document begins.
+/// The number of characters at the start of a body in which a document has to begin.
 const START: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -12,8 +13,8 @@ enum Wide {
     Utf32(fn([u8; 4]) -> u32),
 }
 
-/// The text, in UTF-8, of a body in one of these encodings that begins like a document of JSON or XML; `None` for all others. Halves of
-/// characters become U+FFFD.
+/// Converts a body to UTF-8 if it is in one of these encodings and begins like a JSON or XML document; `None`
+/// for all other bodies. Incomplete characters become U+FFFD.
 pub(crate) fn narrowed(body: &[u8]) -> Option<Vec<u8>> {
     let wide = encoding(body)?;
     let mut start = characters(wide, body).take(START).filter(|character| *character != '\u{feff}');
@@ -25,7 +26,8 @@ pub(crate) fn narrowed(body: &[u8]) -> Option<Vec<u8>> {
     Some(text.strip_prefix('\u{feff}').unwrap_or(&text).as_bytes().to_vec())
 }
 
-/// The encoding by its mark, or by the zeros that the first character has, which is one of ASCII (RFC 4627 section 3).
+/// Recognises the encoding by its byte order mark, or by the zero bytes of the first character, which is
+/// always an ASCII character (RFC 4627 section 3).
 fn encoding(body: &[u8]) -> Option<Wide> {
     Some(match body {
         [0xff, 0xfe, 0, 0, ..] | [1..=0xff, 0, 0, 0, ..] => Wide::Utf32(u32::from_le_bytes),

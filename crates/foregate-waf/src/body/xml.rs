@@ -1,14 +1,15 @@
-//! XML 1.0 without document types: the part that a firewall can read without following instructions of the document.
+//! Reads XML 1.0 without document types, which could instruct the parser to load or expand other content.
 
 use memchr::{memchr, memchr2, memmem};
 
 use super::sink::{BodyError, BodyLimits, SECRET_LEAST, Sink};
 
-/// Texts and attributes of a document. Character references and the five entities that need no declaration are decoded;
-/// a document type is skipped, so that every other entity is an error. If not the whole body is given, it is no error
-/// that it ends too early.
+/// Emits the texts and attributes of a document. Character references and the five predefined entities are
+/// decoded. A document type is skipped, and every other entity is an error. If `whole` is false, an early end
+/// is no error.
 ///
-/// With `arguments`, each element without others in it is an argument, under the names that lead to it: `xml.a.b`.
+/// With `arguments`, each element without child elements is emitted as an argument. Its name is its path,
+/// such as `xml.a.b`.
 pub fn xml(
     body: &[u8],
     whole: bool,
@@ -56,10 +57,10 @@ pub fn xml(
 /// The longest path to an element, bytes; a longer one is an error.
 const MAX_PATH: usize = 8192;
 
-/// Prefixes, in small letters, of encodings in which every byte below 0x80 is the ASCII character.
-/// Shift_JIS, GBK, GB 18030, Big5 and the Windows code pages for them are missing: the second byte of a
-/// character may be `]` or a letter. In EUC both bytes are above 0x80, except in the Korean Windows code page, which uses letters; `euc-cn`
-/// means GBK to some parsers.
+/// Prefixes, in small letters, of encodings in which every byte below 0x80 is the ASCII character. Shift_JIS,
+/// GBK, GB 18030, Big5 and their Windows code pages are missing, because the second byte of a character may
+/// be `]` or a letter. In EUC, both bytes are above 0x80. The Korean Windows code page is an exception, since
+/// it uses letters, and so is `euc-cn`, which means GBK to some parsers.
 const LIKE_ASCII: &[&[u8]] = &[
     b"utf-8",
     b"utf8",
@@ -88,25 +89,25 @@ enum XmlFault {
 
 /// An element that has begun.
 struct OpenElement {
-    /// The place of its name.
+    /// The start and end of its name in the body.
     name: (usize, usize),
-    /// The length of the path to it, without its own name.
+    /// The length of the path to the element, without its own name.
     path: usize,
 }
 
 struct XmlReader<'a> {
     body: &'a [u8],
     at: usize,
-    /// The names of the elements that have begun.
+    /// The names of the open elements, joined by dots.
     path: Vec<u8>,
     open: Vec<OpenElement>,
     /// Set once the outermost element has begun.
     root: bool,
-    /// The text of the innermost element so far, if it is wanted.
+    /// The text of the innermost element so far. `None` if elements are not emitted as arguments.
     leaf: Option<Vec<u8>>,
     /// Set while the innermost element has no child.
     is_leaf: bool,
-    /// The number of open elements when an element with a secret began.
+    /// If an open element contains a secret: the number of elements that were open when it began.
     secret: Option<usize>,
     /// Buffer for decoded text.
     decoded: Vec<u8>,
@@ -169,7 +170,7 @@ impl<'a> XmlReader<'a> {
         }
     }
 
-    /// At a `<`.
+    /// Reads the markup at a `<`.
     fn markup(&mut self) -> Result<(), XmlFault> {
         let rest = self.rest();
         if rest.starts_with(b"<!--") {
@@ -236,7 +237,7 @@ impl<'a> XmlReader<'a> {
         }
     }
 
-    /// A declaration in a document type.
+    /// Reads a declaration in a document type.
     fn declaration(&mut self) -> Result<(), XmlFault> {
         const UNKNOWN: XmlFault = XmlFault::At("a declaration that is not known here");
         self.at += 1;
@@ -277,7 +278,7 @@ impl<'a> XmlReader<'a> {
         }
         match &rest[..len] {
             b"SYSTEM" | b"PUBLIC" => Err(XmlFault::At("something that stands elsewhere")),
-            // For some parsers it begins a comment.
+            // Some parsers read a comment from here.
             [b'-', ..] => Err(XmlFault::At("no name")),
             _ => {
                 self.at += len;
@@ -286,8 +287,8 @@ impl<'a> XmlReader<'a> {
         }
     }
 
-    /// A text in quotes in a document type, up to `end`: it may be the value of an attribute that no element shows, or of an
-    /// entity, and is looked at as if it were one that does.
+    /// Emits a quoted text in a document type, up to `end`, as an attribute and as a text. It may be an entity,
+    /// or the default value of an attribute.
     fn declared(&mut self, end: usize) -> Result<(), XmlFault> {
         self.one_more()?;
         let text = &self.body[self.at..end];
@@ -301,8 +302,9 @@ impl<'a> XmlReader<'a> {
         Ok(())
     }
 
-    /// Returns true if the document declares an encoding in which bytes that look like ASCII may be other characters, or declares it in
-    /// a way that parsers read differently: rules would see other text than the origin.
+    /// Returns true if rules might see other text than the origin: the document declares an encoding in which
+    /// bytes that look like ASCII may be other characters, or it declares the encoding in a way that parsers read
+    /// differently.
     fn is_in_other_letters(&self) -> bool {
         let rest = self.rest();
         if !rest.starts_with(b"<?xml") || !rest.get(5).is_some_and(|byte| is_white(*byte)) {
@@ -311,17 +313,18 @@ impl<'a> XmlReader<'a> {
         let end = memmem::find(rest, b"?>").unwrap_or(rest.len());
         let Some(at) = memmem::find(&rest[..end], b"encoding") else { return false };
         let behind = &rest[at + 8..end];
-        // In the value of another pseudo attribute, it has no effect.
+        // The word `encoding` has no effect in the value of another pseudo attribute, but some parsers may find it
+        // there.
         let plain = is_white(rest[at - 1]) && memmem::find(behind, b"encoding").is_none();
         let Some(name) = plain.then(|| quoted(behind)).flatten() else { return true };
         let name = name.to_ascii_lowercase();
-        // `latin-greek-1` is not one of them: it has ASCII in other places.
+        // `latin-greek-1` must not be accepted: its bytes below 128 are not ASCII.
         let latin = name.strip_prefix(b"latin").map(|rest| rest.strip_prefix(b"-").unwrap_or(rest));
         let is_latin = latin.is_some_and(|number| number.first().is_some_and(u8::is_ascii_digit));
         !is_latin && !LIKE_ASCII.iter().any(|known| name.starts_with(known))
     }
 
-    /// Text between markup.
+    /// Reads the text between two pieces of markup.
     fn characters(&mut self, text: &'a [u8]) -> Result<(), XmlFault> {
         if self.open.is_empty() {
             if let Some(wrong) = text.iter().position(|byte| !is_white(*byte)) {
@@ -356,7 +359,8 @@ impl<'a> XmlReader<'a> {
         }
     }
 
-    /// Decodes the text before `end`. Returns false at an error, with the position at it.
+    /// Decodes the text before `end`. Returns true if `decoded` holds the result, and false if the text has no
+    /// references. On an error, the reader stops at it.
     fn decode(&mut self, end: usize) -> Result<bool, XmlFault> {
         let text = &self.body[self.at..end];
         if let Some(wrong) = text.iter().position(|byte| *byte < b' ' && !is_white(*byte)) {
@@ -380,7 +384,7 @@ impl<'a> XmlReader<'a> {
         Ok(true)
     }
 
-    /// At an `&`.
+    /// Decodes the reference at an `&`.
     fn reference(&mut self, end: usize) -> Result<(), XmlFault> {
         let text = &self.body[self.at + 1..end];
         let Some(len) = memchr(b';', &text[..text.len().min(12)]) else {
@@ -523,7 +527,7 @@ impl<'a> XmlReader<'a> {
         self.leave()
     }
 
-    /// At the end of the innermost element.
+    /// Handles the end of the innermost element.
     fn leave(&mut self) -> Result<(), XmlFault> {
         if self.is_leaf && self.leaf.is_some() {
             self.one_more()?;
@@ -542,7 +546,7 @@ impl<'a> XmlReader<'a> {
     }
 }
 
-/// The code that the digits denote; an invalid character if they are malformed or too many.
+/// The character code that the digits denote. Returns an invalid code if the digits are malformed or too many.
 fn number(digits: &[u8], radix: u32) -> u32 {
     let text = std::str::from_utf8(digits).unwrap_or_default();
     let is_digits = !text.is_empty() && text.chars().all(|digit| digit.is_digit(radix));

@@ -8,7 +8,7 @@ use super::values::Family;
 use super::verdict::Verdict;
 use crate::model::{AuditEngine, Settings, Severity, Variable};
 
-/// Most bytes of a body that a record shows.
+/// The most bytes of a body that a record shows.
 const BODY: usize = 4_096;
 
 /// Returns true if the transaction is recorded.
@@ -28,7 +28,7 @@ pub(super) fn is_wanted(state: &State, settings: &Settings) -> bool {
     }
 }
 
-/// The record.
+/// Writes the record of a transaction.
 pub(super) fn record(state: &State, report: &Report, plan: &Plan) -> String {
     let parts = state.switches.audit_parts;
     let mut json = Json::default();
@@ -65,21 +65,21 @@ pub(super) fn record(state: &State, report: &Report, plan: &Plan) -> String {
     json.out
 }
 
-/// A variable with its secrets masked.
+/// The value of a variable, with its secrets masked.
 fn shown(state: &State, variable: Variable) -> String {
     let values = &state.values;
     String::from_utf8_lossy(&state.masks.hide_of(variable, values.text.get(values.scalar(variable))))
         .into_owned()
 }
 
-/// The start of a body as it is shown.
+/// The start of a body, with its secrets masked.
 fn shown_body(state: &State, variable: Variable) -> String {
-    // Masking shortens the text, so a few times the shown length is read, but not megabytes.
+    // Masking shortens the text. Therefore four times the shown length is masked, rather than all of a large body.
     let start = state.values.scalar(variable).part(0, 4 * BODY);
     shorten(&state.masks.hide_of(variable, state.values.text.get(start)), BODY)
 }
 
-/// The request and the response.
+/// Writes the request and the response.
 fn messages(json: &mut Json, state: &State, report: &Report) {
     let parts = state.switches.audit_parts;
     json.key("request").open('{');
@@ -166,7 +166,7 @@ fn found(json: &mut Json, matched: &Match) {
     json.close('}');
 }
 
-/// JSON as it is written: commas where they belong.
+/// A writer of JSON, which puts the commas between elements.
 #[derive(Default)]
 struct Json {
     out: String,

@@ -1,6 +1,6 @@
 //! Sets of small numbers, as words of 64 bits.
 
-/// A set of numbers below a bound that is fixed when it is made, rounded up to whole words.
+/// A set of numbers below a bound. The bound is fixed when the set is made, and rounded up to whole words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bits {
     words: Box<[u64]>,
@@ -12,12 +12,12 @@ impl Bits {
         Self { words: vec![0; bound.div_ceil(64)].into_boxed_slice() }
     }
 
-    /// Its words, lowest numbers first.
+    /// The words of the set; the lowest numbers are in the first word.
     pub(crate) fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Adds a number. One beyond the bound is not added.
+    /// Adds a number. A number beyond the bound is ignored.
     pub(crate) fn insert(&mut self, number: usize) {
         if let Some(word) = self.words.get_mut(number / 64) {
             *word |= 1 << (number % 64);
@@ -42,7 +42,7 @@ impl Bits {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Makes it equal to `other`, keeping its memory where the bounds are the same.
+    /// Makes this set equal to `other`. Keeps the allocated memory if the bounds are equal.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         if self.words.len() == other.words.len() {
             self.words.copy_from_slice(&other.words);
@@ -51,7 +51,7 @@ impl Bits {
         }
     }
 
-    /// The lowest number that is in the set and at least `from`.
+    /// The lowest number in the set that is not below `from`.
     #[inline]
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         let first = from / 64;

@@ -7,14 +7,14 @@ use super::values::{Family, Span, Values};
 use crate::body::{self, BodyFormat, BodyLimits, Documents, File, Multipart, Sink, charset};
 use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
 
-/// Error text for a body that is longer than the limit without its files.
+/// The error for a body that exceeds the limit, not counting its files.
 const TOO_LONG: &str = "the body without its files is larger than SecRequestBodyNoFilesLimit";
 
-/// Bytes of a body in which texts are looked for, for one unit of work.
+/// The number of bytes of a body that are searched for texts at the cost of one unit of work.
 const SKIMMED: usize = 8;
 
 impl Intake<'_> {
-    /// Takes the arguments of a query in.
+    /// Adds the arguments of a query.
     pub(crate) fn query(&mut self, text: &[u8]) {
         let outcome = self.urlencoded(text);
         if outcome.invalid_encoding {
@@ -31,7 +31,7 @@ impl Intake<'_> {
         outcome
     }
 
-    /// Limits for the body, after the arguments of the query.
+    /// The limits for the body: arguments of the query count towards the limit of arguments.
     fn body_limits(&self) -> BodyLimits {
         let settings = &self.plan.settings;
         let have = self.state.values.units(Family::Args).len();
@@ -50,7 +50,7 @@ impl Intake<'_> {
         let is_file = matches!(self.state.switches.processor, None | Some(BodyProcessor::Raw));
         let has_files = self.state.switches.processor == Some(BodyProcessor::Multipart);
         if !is_file && !has_files && body.len() as u64 > most && self.refuses_long_bodies() {
-            // Scanning megabytes could not change the verdict.
+            // The request is denied anyway, so the long body need not be scanned.
             self.body_error(TOO_LONG);
             return false;
         }
@@ -59,7 +59,8 @@ impl Intake<'_> {
         values.set_number(Variable::RequestBodyLength, body.len() as u64);
         values.set_text(Variable::InboundDataError, if whole { b"0" } else { b"1" });
         let switches = self.state.switches;
-        // Files of forms would cost more than all other values, and the Core Rule Set expects no raw body for XML; operators can ask for
+        // By default, rules do not see the raw body of a form with files or of XML. Files would cost more than all
+        // other values, and the Core Rule Set expects no raw body for XML. Operators can switch on the raw body for
         // both.
         let is_alone = !matches!(switches.processor, Some(BodyProcessor::Multipart | BodyProcessor::Xml));
         let is_wanted = self.uses(Variable::RequestBody) && is_alone
@@ -72,7 +73,8 @@ impl Intake<'_> {
             _ if body.is_empty() => 0,
             Some(processor) => {
                 let files = self.take_apart(processor, body, whole);
-                // Many programs read JSON and XML whatever the type says, and some clients call all they send a form.
+                // The body may be JSON or XML that is declared as a form: some clients declare every body so, and many
+                // programs ignore the type.
                 if processor == BodyProcessor::UrlEncoded {
                     self.guess(body, whole);
                 }
@@ -84,7 +86,7 @@ impl Intake<'_> {
             }
         };
         if !body.is_empty() && is_coded(&self.state.values) {
-            // The arguments do not contain the decoded content; an origin that decodes it would see text that rules have not seen.
+            // Rules have seen only the encoded content. An origin that decodes it would see text that rules have not seen.
             self.unreadable("the body has a content coding");
         }
         if !body.is_empty() && has_several_types(&self.state.values) {
@@ -104,8 +106,9 @@ impl Intake<'_> {
         within
     }
 
-    /// Takes the body unparsed. Rules see all of a short body. Of a long one, such as an archive or a picture, they see the start and the
-    /// texts, because looking at all of it for each rule would take seconds.
+    /// Adds the unparsed body as a value. Rules see all of a short body. Of a long body, such as an archive or a
+    /// picture, they see the start and the texts in the rest, because scanning all of it for each rule would take
+    /// seconds.
     fn raw_body(&mut self, body: &[u8], whole: Option<u64>) {
         let whole = whole.and_then(|whole| usize::try_from(whole).ok()).filter(|whole| body.len() > *whole);
         let texts = whole.and_then(|whole| body::texts(body, whole));
@@ -124,19 +127,21 @@ impl Intake<'_> {
             && self.plan.settings.request_body_limit_action == BeyondLimit::Reject
     }
 
-    /// Notes that arguments were left out. For rules, this is an unreadable body, also if the arguments are those of a query.
+    /// Records that arguments were left out. For rules, the body is then unreadable, even if the arguments are
+    /// those of a query.
     fn too_many(&mut self) {
         self.state.exceed(Over::Arguments);
         self.body_error("there is more than SecArgumentsLimit and the limits of parts allow");
     }
 
-    /// The body is unreadable, or parsers disagree about it.
+    /// Records that the body is unreadable, or that parsers disagree about it.
     fn unreadable(&mut self, why: &str) {
         self.state.unreadable.get_or_insert_with(|| why.to_owned());
         self.body_error(why);
     }
 
-    /// Why the host refuses the body: it cannot be read, and no rule asks whether it can.
+    /// The status with which the host refuses an unreadable body; `None` if the body is readable, or if a rule
+    /// checks this.
     pub(crate) fn refuses_unreadable(&self) -> Option<u16> {
         let limits = &self.plan.limits;
         let Unreadable::Deny(status) = limits.unreadable else { return None };
@@ -183,7 +188,8 @@ impl Intake<'_> {
         }
         let kind = body::media_type(&field).to_ascii_lowercase();
         let is_text = !is_one && (kind.is_empty() || kind.starts_with(b"text/"));
-        // A long body that is no text is no form but by chance, and no longer one for having many of its signs.
+        // A long binary body looks like a form only by chance. If it has too many arguments, this does not count as
+        // an error.
         let most = self.plan.settings.request_body_no_files_limit;
         let over =
             is_text && body::urlencoded(body, b'&', &limits, &mut Pairs(Collector::new(self))).over_limit;
@@ -196,7 +202,7 @@ impl Intake<'_> {
     /// are emitted too.
     fn guess(&mut self, body: &[u8], whole: bool) -> bool {
         if let Some(text) = body::narrowed(body) {
-            // The declaration names the encoding that it was in.
+            // The declaration is removed: it names the original encoding, and the text is now in UTF-8.
             let declaration =
                 text.starts_with(b"<?xml").then(|| memchr::memmem::find(&text, b"?>")).flatten();
             let text = text.get(declaration.map_or(0, |end| end + 2)..).unwrap_or_default();
@@ -223,7 +229,7 @@ impl Intake<'_> {
         outcome.is_ok()
     }
 
-    /// Names and values of a body; returns the bytes of its files.
+    /// Extracts the names and values of a body. Returns the size of its files in bytes.
     fn take_apart(&mut self, processor: BodyProcessor, body: &[u8], whole: bool) -> u64 {
         let limits = self.body_limits();
         let arguments = self.state.switches.xml_arguments;
@@ -264,7 +270,8 @@ impl Intake<'_> {
         }
         if let Err(error) = outcome {
             self.unreadable(&error.to_string());
-            // A document that ends here for rules may continue for other parsers, whatever rules say about it.
+            // Other parsers read the values beyond the limit, which rules have not seen. This exceeds the budget,
+            // whether rules check for errors or not.
             if error.is_limit() {
                 self.state.exceed(Over::Arguments);
             }
@@ -272,7 +279,7 @@ impl Intake<'_> {
         files
     }
 
-    /// The flags of a form with files.
+    /// Sets the `MULTIPART_*` variables of a form with files.
     fn multipart(&mut self, found: &Multipart) {
         let values = &mut self.state.values;
         for (variable, set) in [
@@ -303,7 +310,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Sizes that rules compare.
+    /// Sets the variables with the total sizes of arguments and files.
     fn sums(&mut self, files: u64) {
         let values = &mut self.state.values;
         let sum: usize =
@@ -317,7 +324,7 @@ impl Intake<'_> {
         self.plan.used.contains(variable as usize)
     }
 
-    /// Request line, fields and body in one text, if a rule looks at it.
+    /// Sets `FULL_REQUEST` if a rule uses it: request line, header fields and body in one text.
     fn full_request(&mut self, body: &[u8]) {
         if !self.uses(Variable::FullRequest) && !self.uses(Variable::FullRequestLength) {
             return;
@@ -365,7 +372,8 @@ fn is_coded(values: &Values) -> bool {
     })
 }
 
-/// The longest name of an argument in a text that may be a form, bytes: a longer one is hardly a name.
+/// The longest name of an argument in a text that may or may not be a form, bytes. A longer text before a `=`
+/// is hardly a name.
 const GUESSED_NAME: usize = 8192;
 
 /// Collects names and values from a text that may be a form.
@@ -416,7 +424,7 @@ impl<'r, 'p> Collector<'r, 'p> {
             return;
         }
         let text = &mut state.values.text;
-        // A part of a form says its name once, and rules are told it with each line of its header.
+        // The same name is emitted with each header line of a part, but stored only once.
         if text.get(self.name) != name {
             self.name = text.push(name);
         }
@@ -435,7 +443,7 @@ impl<'r, 'p> Collector<'r, 'p> {
 
 impl Sink for Collector<'_, '_> {
     fn argument(&mut self, name: &[u8], value: &[u8]) {
-        // Some parsers decode the other values of a form by it.
+        // Some parsers decode the other values of a form from the charset that `_charset_` names.
         if name == b"_charset_" && !value.is_empty() && !charset::is_ascii_based(value) {
             self.intake.unreadable("the field _charset_ names a charset in which rules cannot read the form");
         }

@@ -1,11 +1,12 @@
-//! Chains of transformations as a tree of prefixes: a value is transformed once for each distinct prefix.
+//! All chains of transformations as one tree: chains with a common beginning share its nodes. A value is
+//! transformed once for each node.
 
 use crate::transform::Transformation;
 
-/// The number of a node: a chain of transformations.
+/// The number of a node. A node stands for the chain of transformations from the root to it.
 pub(crate) type Node = u16;
 
-/// The chain of no transformation.
+/// The root: the chain without a transformation.
 pub(crate) const RAW: Node = 0;
 
 /// All chains that rules use.
@@ -16,7 +17,7 @@ pub(crate) struct Chains {
 }
 
 impl Chains {
-    /// The node of a chain; nothing beyond 65,535 of them.
+    /// Returns the node of a chain, which is added if it is new; `None` if there would be more than 65,536 nodes.
     pub(crate) fn intern(&mut self, chain: &[Transformation]) -> Option<Node> {
         let mut at = RAW;
         for next in chain {

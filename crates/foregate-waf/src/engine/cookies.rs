@@ -4,13 +4,13 @@ use super::intake::Intake;
 use super::state::{OpenCookie, Over};
 use super::values::{Family, Span};
 
-/// Most values of cookies; further ones are not looked at, which counts as work beyond the budget.
+/// The most values of cookies. Further values are not inspected, which counts as exceeding the budget.
 const COOKIES: usize = 1_000;
 
 impl Intake<'_> {
-    /// Adds a `Cookie` field: pairs of name and value between semicolons. A value that begins with a double
-    /// quote is added a second time in the reading of RFC 2109 (Python's libraries): up to the closing quote, across semicolons and fields,
-    /// with escapes decoded.
+    /// Adds a `Cookie` field: pairs of name and value, separated by semicolons. A value that begins with a double
+    /// quote is added a second time as RFC 2109 (and Python's libraries) read it: up to the closing quote, across
+    /// semicolons and fields, with escapes decoded.
     pub(crate) fn cookies(&mut self, field: &[u8], span: Span) {
         self.continue_cookie(field);
         let mut at = 0;
@@ -26,7 +26,7 @@ impl Intake<'_> {
             }
             let equals =
                 field[start..end].iter().position(|byte| *byte == b'=').map_or(end, |sign| start + sign);
-            // Some parsers also drop white space before the sign.
+            // Some parsers also drop white space before the `=`.
             let blanks = field[start..equals].iter().rev().take_while(|byte| byte.is_ascii_whitespace());
             let name = span.part(start, equals - blanks.count());
             let from = (equals + 1).min(end);
@@ -46,14 +46,14 @@ impl Intake<'_> {
             Some(len) => self.decoded_cookie(name, &rest[..len]),
             None => self.state.open_cookie = Some(OpenCookie { name, text: rest.to_vec() }),
         }
-        // To some only the last quote is one that closes.
+        // For some parsers, only a quote at the end of the value closes it.
         let whole = field[from..end.max(from)].trim_ascii_end().strip_suffix(b"\"");
         if let Some(whole) = whole.filter(|whole| Some(whole.len()) != closed) {
             self.decoded_cookie(name, whole);
         }
     }
 
-    /// Continues a value that the previous field has left open.
+    /// Continues a quoted value that the previous field has left open.
     fn continue_cookie(&mut self, field: &[u8]) {
         let Some(mut open) = self.state.open_cookie.take() else { return };
         open.text.extend_from_slice(b"; ");
@@ -85,7 +85,7 @@ impl Intake<'_> {
     }
 }
 
-/// Where the first double quote is that no backslash precedes.
+/// The position of the first double quote that is not escaped with a backslash.
 fn closing_quote(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -97,7 +97,8 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Three octal digits after a backslash are a byte, anything else is itself.
+/// Decodes escapes: a backslash and three octal digits are a byte; a backslash before any other character is
+/// dropped.
 fn decode(quoted: &[u8], out: &mut Vec<u8>) {
     let mut rest = quoted;
     while let [byte, after @ ..] = rest {

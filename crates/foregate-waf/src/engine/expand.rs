@@ -1,4 +1,4 @@
-//! Values that change while rules run, and texts with macros.
+//! Expands texts with macros, and reads values that change while rules run.
 
 use super::chains::Node;
 use super::expression::{Expression, ExpressionPiece};
@@ -22,7 +22,7 @@ pub(crate) struct View<'a> {
     pub(crate) state: &'a mut State,
 }
 
-/// A value that is looked at.
+/// A value to which an operator is applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Item {
     Text(Span),
@@ -58,7 +58,7 @@ impl View<'_> {
     fn push_expanded(&mut self, text: &[u8]) -> Span {
         match self.state.piece {
             usize::MAX => self.push(text),
-            // Text for reports is bounded and not kept.
+            // Text for reports is not counted as work: it is bounded and removed again.
             _ => self.state.values.text.push(text),
         }
     }
@@ -82,7 +82,7 @@ impl View<'_> {
         if !copies {
             return;
         }
-        // A part of a whole request may be one of a secret.
+        // A capture from `FULL_REQUEST` may be a part of a secret.
         let parts = is_capture && matched.iter().any(|found| found.variable == Variable::FullRequest);
         let is_xml = is_capture || matches!(piece, ExpressionPiece::Value(ValueSource::Matched { .. }, _));
         let xml = is_xml
@@ -119,7 +119,7 @@ impl View<'_> {
         }
     }
 
-    /// The first value that a macro means.
+    /// The first value that a macro refers to.
     fn first(&mut self, source: ValueSource, pick: &Pick) -> Option<Item> {
         match source {
             ValueSource::Scalar(variable) => self
@@ -143,7 +143,7 @@ impl View<'_> {
         }
     }
 
-    /// Name and value.
+    /// The name and value of the first entry of a family that is picked.
     fn first_unit(&self, family: Family, half: Half, pick: &Pick) -> Option<(Span, Span)> {
         let values = &self.state.values;
         let units = values.units(family).get(values.range(family, half))?;
@@ -151,7 +151,7 @@ impl View<'_> {
         Some((unit.name, unit.value))
     }
 
-    /// All values of something that changes while rules run.
+    /// Collects all values of a source that changes while rules run.
     pub(crate) fn collect(
         &mut self,
         source: ValueSource,
@@ -266,7 +266,7 @@ impl View<'_> {
         }
         for (name, text) in [(&b"msg"[..], &rule.message), (b"logdata", &rule.data)] {
             if let Some(text) = text {
-                // The text may describe the rule itself, so it is not expanded here.
+                // The text is not expanded, because it may contain a macro for this same rule's text.
                 parts.push((name, Item::Text(self.push(text.beginning()))));
             }
         }
@@ -278,7 +278,7 @@ impl View<'_> {
         }
     }
 
-    /// Returns true if a name outside of all families is picked and not excluded.
+    /// Returns true if a name of a value that is in no family is picked and not excluded.
     fn picks_text(&self, pick: &Pick, without: &[Pick], name: Span) -> bool {
         is_picked(pick, without, self.state.values.text.get(name))
     }
@@ -310,7 +310,7 @@ impl View<'_> {
         })
     }
 
-    /// A value's full name: `ARGS:q`.
+    /// The full name of a value, such as `ARGS:q`.
     pub(crate) fn label(&mut self, variable: Variable, name: NameRef) -> Span {
         let mut out = std::mem::take(&mut self.state.scratch.text);
         out.clear();
@@ -320,7 +320,7 @@ impl View<'_> {
         span
     }
 
-    /// Appends a value's full name, with at most this many bytes of its own.
+    /// Appends the full name of a value, with at most `most` bytes of the part after the colon.
     pub(crate) fn push_label(&self, variable: Variable, name: NameRef, most: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(variable.name().as_bytes());
         let name = match name {
@@ -337,7 +337,7 @@ impl View<'_> {
         self.state.matched.last().copied()
     }
 
-    /// A number that a rule speaks of.
+    /// The value of a number in a rule.
     pub(crate) fn amount(&mut self, amount: &Amount) -> i64 {
         match amount {
             Amount::Fixed(number) => *number,
@@ -364,8 +364,8 @@ impl View<'_> {
         })
     }
 
-    /// Appends text that rules make, which counts as work. Without room, the transaction is over its budget, and the piece
-    /// is empty.
+    /// Appends text that rules produce, which counts as work. If there is no room for it, the transaction is over
+    /// its budget and the returned piece is empty.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
         if !self.state.spend(piece.len() as u64) || !self.state.has_room(piece.len()) {
             return Span::EMPTY;
@@ -392,7 +392,7 @@ impl View<'_> {
         }
     }
 
-    /// The output for a value without prepared results.
+    /// The output of a chain of transformations for a value that was not prepared at the start of the phase.
     pub(super) fn transformed(&mut self, value: Span, node: Node) -> Span {
         let Some((parent, transformation)) = self.plan.chains.node(node) else { return value };
         let from = self.transformed(value, parent);
@@ -410,7 +410,7 @@ impl View<'_> {
     }
 }
 
-/// Returns true if a name outside of all families is picked and not excluded.
+/// Returns true if a name of a value that is in no family is picked and not excluded.
 fn is_picked(pick: &Pick, without: &[Pick], name: &[u8]) -> bool {
     let takes = |pick: &Pick| match pick {
         Pick::All => true,

@@ -6,25 +6,25 @@ use super::tx::Slot;
 /// A text in which macros stand for values of the transaction.
 #[derive(Debug)]
 pub(crate) enum Expression {
-    /// No macro.
+    /// A text without macros.
     Fixed(Box<[u8]>),
-    /// With macros.
+    /// A text with macros, as pieces.
     Pieces(Box<[ExpressionPiece]>),
 }
 
 /// A part of a text.
 #[derive(Debug)]
 pub(crate) enum ExpressionPiece {
-    /// The text itself.
+    /// A literal text.
     Text(Box<[u8]>),
     /// The value of a slot of `TX`.
     Tx(Slot),
-    /// The first value of something else.
+    /// The first picked value of another source.
     Value(ValueSource, Pick),
 }
 
 impl Expression {
-    /// The text without macros, or the text before the first macro.
+    /// The text before the first macro; all of the text if it has no macro.
     pub(crate) fn beginning(&self) -> &[u8] {
         match self {
             Self::Fixed(text) => text,

@@ -1,5 +1,5 @@
-//! The start of a phase: every value is transformed as the phase's rules need it, and one scan of each distinct form
-//! finds the rules that have to look at it.
+//! The start of a phase. Each value is transformed into the forms that the phase's rules need. One scan of
+//! each distinct form then finds the rules that have to look at the value.
 
 use std::borrow::Cow;
 
@@ -86,7 +86,7 @@ fn feed_unit(
     unit.candidates = if interest.all.is_some() { scan_forms(state, phase, interest, unit) } else { 0 };
 }
 
-/// Candidates for a value of which all forms are the same. The row of none is the first.
+/// Finds the candidates for a value that no transformation changes. Returns their row; row 0 is empty.
 fn scan_alone(state: &mut State, phase: &PhasePlan, value: Span, wanted: &[u64]) -> u32 {
     let Some(scan) = &phase.scan else { return UNFED };
     state.spend(value.len() as u64);
@@ -98,7 +98,7 @@ fn scan_alone(state: &mut State, phase: &PhasePlan, value: Span, wanted: &[u64])
     keep_row(state, phase, row)
 }
 
-/// Activates the steps for which a row has candidates. Returns an empty row.
+/// Activates the steps of the candidates in a row and returns the row. An empty row is removed; then returns 0.
 fn keep_row(state: &mut State, phase: &PhasePlan, row: usize) -> u32 {
     if state.words[row..].iter().all(|word| *word == 0) {
         state.words.truncate(row);
@@ -139,7 +139,7 @@ fn transform_all(
     }
 }
 
-/// Candidates for a value, each form scanned once.
+/// Finds the candidates for a value, with one scan of each distinct form. Returns their row.
 fn scan_forms(state: &mut State, phase: &PhasePlan, interest: &Interest, unit: &Unit) -> u32 {
     let Some(scan) = &phase.scan else { return UNFED };
     let words = phase.words;
@@ -147,7 +147,7 @@ fn scan_forms(state: &mut State, phase: &PhasePlan, interest: &Interest, unit: &
     let row = state.words.len();
     state.words.resize(row + words, 0);
     state.scratch.hits.clear();
-    // The first row belongs to the value itself: results that its children may share are computed on demand.
+    // The hits of the value itself, if a candidate needs them. Forms with the same text share them.
     let mut own = UNSCANNED;
     let mut work = 0;
     let found = &mut state.scratch.found;
@@ -171,7 +171,7 @@ fn scan_forms(state: &mut State, phase: &PhasePlan, interest: &Interest, unit: &
         let mut hits = if form == from || next.same_to_scan { shared } else { UNSCANNED };
         if let Some(wanted) = &next.candidates {
             if hits == UNSCANNED {
-                // Another chain may have produced the same bytes.
+                // Another chain may have produced the same bytes, which need no second scan.
                 let text = &state.values.text;
                 let same = state.scratch.forms[..at].iter().zip(&state.forms[base..]);
                 let same = same.filter(|((_, hits), _)| *hits != UNSCANNED);
@@ -204,7 +204,8 @@ fn join(row: &mut [u64], hits: &[u64], wanted: &[u64]) {
     }
 }
 
-/// A transformed piece of the text: the same piece or a part of it where that is enough.
+/// Transforms a piece of the text. Returns the same piece or a part of it if possible, and otherwise a new
+/// piece.
 pub(crate) fn transform(
     text: &mut Text,
     from: Span,
@@ -214,12 +215,12 @@ pub(crate) fn transform(
     piece(text, from, |input| transformation.apply_with(input, map))
 }
 
-/// Like the function above, for any function from text to text that borrows only from its input.
+/// Like [`transform`], for any function from text to text. A borrowed result has to be a part of the input.
 pub(crate) fn piece(text: &mut Text, from: Span, change: impl FnOnce(&[u8]) -> Cow<'_, [u8]>) -> Span {
     let input = text.get(from);
     match change(input) {
         Cow::Borrowed(output) => {
-            // A part of the input: its place follows from the addresses.
+            // The output is a part of the input, so its position is the difference of the addresses.
             let start = (output.as_ptr() as usize).saturating_sub(input.as_ptr() as usize);
             if output.is_empty() { from.part(0, 0) } else { from.part(start, start + output.len()) }
         }

@@ -6,62 +6,66 @@ pub struct TransactionLimits {
     /// The largest number of request or response fields; rules do not see further ones, which counts as exceeding the
     /// budget. Default 1,000.
     pub fields: usize,
-    /// Work of one transaction, in bytes that patterns look at: a value of 100 bytes that 30 rules look at exactly counts
-    /// as 3,000, and each look costs [`LOOK`] more. Default 64 Mi.
+    /// The work of one transaction, in bytes that patterns look at. A value of 100 bytes to which 30 rules apply
+    /// their operators counts as 3,000, and each of these looks costs [`LOOK`] more. Default 64 Mi.
     pub work: u64,
-    /// The largest amount of text of one transaction, bytes: received text, transformed values and variables set by rules, plus
-    /// [`BODY_TEXT`] for each byte of its bodies, and a quarter of that beyond a MiB. A transaction with more
-    /// is over its budget. Default 4 MiB: with the Core Rule Set on its highest level, a head of 64 KiB needs up to
-    /// 1.5 MiB.
+    /// The largest amount of text of one transaction, bytes: received text, transformed values and variables set
+    /// by rules. Bodies raise this limit: by [`BODY_TEXT`] for each byte, and by a quarter of that for each byte
+    /// beyond a MiB. A transaction with more text is over its budget. Default 4 MiB: with the Core Rule Set on
+    /// its highest level, a head of 64 KiB needs up to 1.5 MiB.
     pub text: usize,
-    /// Most variables that rules set under names made from the request, and as many of `ENV`. Further ones are not set, which
-    /// counts as work beyond the budget. Default 2,000.
+    /// The most variables of `TX` that rules set under names made from the request, and the most variables of
+    /// `ENV` that rules set. Further variables are not set, which counts as exceeding the budget. Default 2,000.
     pub variables: usize,
-    /// Most matches kept for the report; further ones are counted. Default 200.
+    /// The most matches that are kept for the report. Further matches are only counted. Default 200.
     pub matches: usize,
-    /// The largest number of values that may match one rule and are kept in `MATCHED_VARS`. Further ones are dropped, which counts as
-    /// exceeding the budget. Default 65,536, ten times the number in a request within the other limits.
+    /// The most matching values of one rule that are kept in `MATCHED_VARS`. Further values are dropped, which
+    /// counts as exceeding the budget. Default 65,536: a request within the other limits has at most a tenth of
+    /// that.
     pub matched_values: usize,
-    /// Most bytes of a matched value that a report shows. Default 200.
+    /// The most bytes of a matched value that a report shows. Default 200.
     pub shown: usize,
-    /// Most bytes of an expanded `msg` or `logdata`. Default 1,024.
+    /// The most bytes of an expanded `msg` or `logdata`. Default 1,024.
     pub message: usize,
     /// The treatment of a transaction over its budget.
     pub beyond: Beyond,
     /// The treatment of a request with an unreadable body if no rule handles it. Default: 400.
     pub unreadable: Unreadable,
-    /// Treats files that some programs read as text as arguments too: see
+    /// If true, files that some programs read as texts are also emitted as arguments: see
     /// [`unclear_files`](crate::body::BodyLimits::unclear_files). Default: false.
     pub unclear_files: bool,
 }
 
-/// The fixed cost of one exact look at a value, in units of [`TransactionLimits::work`].
+/// The fixed cost of applying one operator to a value, in units of [`TransactionLimits::work`].
 pub const LOOK: u64 = 32;
 
-/// After this much work, in units of [`TransactionLimits::work`], a transaction lets others go first: some tens of microseconds.
+/// After this much work, in units of [`TransactionLimits::work`], a transaction yields the thread to other
+/// tasks. It takes some tens of microseconds.
 pub(super) const TURN: u64 = 32 << 10;
 
-/// The text, bytes, that each byte of a body may become: itself, its arguments, and their transformations by
-/// a rule set. The Core Rule Set on its highest level needs up to 20.
+/// The bytes of text that each byte of a body may produce: the body itself, its arguments, and their
+/// transformed values. The Core Rule Set on its highest level needs up to 20.
 pub const BODY_TEXT: usize = 32;
 
-/// The length of body to which [`BODY_TEXT`] applies, and the factor for further bytes: long bodies are mostly files, which
-/// become no text.
+/// The length of a body, in bytes, up to which [`BODY_TEXT`] applies. Further bytes count less, because long
+/// bodies are mostly files, whose contents are not transformed.
 pub(super) const BODY_TEXT_OF: usize = 1 << 20;
 pub(super) const LONG_BODY_TEXT: usize = 8;
 
-/// The most bytes of the names of one document's values, each counted as often as it is passed on: the name of a value of JSON or XML
-/// is its whole path. A request with more is over its budget for text.
+/// The most bytes of the names of all values in one JSON or XML document. The name of a value is its whole
+/// path, so these names can become long. A request with more is over its budget for text.
 pub const NAMES: usize = 1 << 20;
 
-/// Most variables of `ENV` that the host of a transaction sets. Rules have room of their own, for [`TransactionLimits::variables`].
+/// The most variables of `ENV` that the host of a transaction sets. Those that rules set have a limit of
+/// their own, [`TransactionLimits::variables`].
 pub const ENVIRONMENT: usize = 64;
 
 /// The treatment of a transaction that needs more than its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beyond {
-    /// Rules continue over the values that were accepted. Once all work is spent, only rules over variables of
-    /// rules, such as scores, and those of phase 5 run. The report says so.
+    /// Rules continue over the values that were accepted. Once all work is spent, only two kinds of rules still
+    /// run: those that read only variables set by rules, such as scores, and those of phase 5. The report says
+    /// so.
     Continue,
     /// The request is denied with this status.
     Deny(u16),

@@ -10,9 +10,10 @@ use super::secrets::{HIDDEN, hide_pairs_and, is_name};
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
 
-/// The most masked names. Beyond it, every value is masked that may have such a name.
+/// The most masked names. If there are more, every value is masked whose name could be one of them.
 const NAMES: usize = 4_096;
-/// The most masked names with unusual letters, each of which is searched for at every byte. Beyond it, the same applies.
+/// The most masked names with unusual characters, each of which is searched for at every byte. If there are
+/// more, every value is masked whose name could be one of them.
 const ODD: usize = 64;
 
 /// A part of a transaction that is not shown at all.
@@ -22,14 +23,14 @@ pub(crate) enum RequestPart {
     Target,
     /// The body of the request.
     Body,
-    /// The names of its files.
+    /// The names of the uploaded files.
     Files,
     /// The body of the response.
     ResponseBody,
 }
 
 impl RequestPart {
-    /// The part that a variable shows.
+    /// The part that the value of a variable shows.
     fn of(variable: Variable) -> Option<Self> {
         use Variable::{
             Files, MultipartFilename, PathInfo, QueryString, RequestBasename, RequestBody, RequestFilename,
@@ -52,16 +53,17 @@ pub(crate) struct Masks {
     arguments: HashSet<Box<[u8]>>,
     request_fields: HashSet<Box<[u8]>>,
     response_fields: HashSet<Box<[u8]>>,
-    /// Names of arguments as they occur in bodies: also the last part of a JSON path.
+    /// The names of arguments as they appear in bodies. For an argument with a JSON path, this is also the path's
+    /// last part.
     keys: HashSet<Box<[u8]>>,
     /// The names with characters that [`is_name`] rejects.
     odd: Vec<Box<[u8]>>,
     parts: Vec<RequestPart>,
     /// Set if a rule masks its own matches.
     pub(super) matched: bool,
-    /// There were more than there is room for: all is masked.
+    /// Set once there were more names than there is room for: everything is masked.
     all: bool,
-    /// The number of changes.
+    /// The number of changes to the masks so far.
     pub(super) version: usize,
 }
 
@@ -70,7 +72,7 @@ impl Masks {
         self.version == 0
     }
 
-    /// Returns true if all of a part is masked.
+    /// Returns true if the whole part is masked.
     pub(super) fn hides(&self, part: RequestPart) -> bool {
         self.all || self.parts.contains(&part)
     }
@@ -109,19 +111,19 @@ impl Masks {
         }
     }
 
-    /// The length of the odd name at the start of a text, if there is one.
+    /// The length of the masked name with unusual characters at the start of a text, if there is one.
     pub(super) fn odd_name(&self, text: &[u8]) -> Option<usize> {
         let begins =
             |len: usize, name: &[u8]| text.get(..len).is_some_and(|start| start.eq_ignore_ascii_case(name));
         self.odd.iter().find(|name| begins(name.len(), name)).map(|name| name.len())
     }
 
-    /// A text as it is shown: without the values of masked and other secret arguments and fields.
+    /// Hides the values of masked arguments and fields, and of other secret ones, in a text.
     pub(super) fn hide(&self, text: &[u8]) -> Vec<u8> {
         if self.all { HIDDEN.to_vec() } else { self.without_pairs(text) }
     }
 
-    /// Masks a variable with a single value.
+    /// Hides the masked values in the value of a variable that has only one.
     pub(super) fn hide_of(&self, variable: Variable, text: &[u8]) -> Vec<u8> {
         match RequestPart::of(variable) {
             Some(part) if self.hides(part) => HIDDEN.to_vec(),
@@ -136,8 +138,8 @@ impl Masks {
         }
     }
 
-    /// A text in which the values of masked arguments are hidden that stand there as in a target or a form, whatever their
-    /// names are made of.
+    /// Hides the values of masked arguments in a text, if they are written as in a query or a form. The names may
+    /// contain any characters.
     fn without_arguments(&self, text: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(text.len());
         let divides = |byte: &u8| matches!(byte, b'?' | b'&' | b';' | b' ' | b'"' | b'\r' | b'\n');
@@ -207,7 +209,7 @@ impl Masks {
         if let Variable::MatchedVars = variable {
             return self.covers_shown(name);
         }
-        // A name that was shortened, or is no UTF-8, may be any.
+        // A name that was shortened, or is not UTF-8, may be a masked one.
         let is_unclear = name.ends_with("...") || name.contains(char::REPLACEMENT_CHARACTER);
         let names = match variable {
             Variable::Args | Variable::ArgsGet | Variable::ArgsPost => &self.arguments,
@@ -218,9 +220,9 @@ impl Masks {
         self.covers(variable, name.as_bytes()) || (is_unclear && !names.is_empty())
     }
 
-    /// Masks a match that was kept before the mask was set.
+    /// Masks a match that was recorded before the mask was set.
     pub(super) fn hide_in(&self, found: &mut Match, copies: impl Fn(&[u8]) -> Vec<u8>, plan: &Plan) {
-        // It is not known any more which names further values had.
+        // If the list of values is full, the names of further values are unknown, and one of them may be masked.
         let is_copied = found.values.len() >= VALUES
             || found.values.iter().any(|(label, _)| self.covers_shown(label))
             || self.covers_shown(&found.variable);
@@ -281,7 +283,7 @@ impl Run<'_> {
         }
     }
 
-    /// Masks the values that have just matched, wherever they are shown.
+    /// Masks the value that has just matched, by its variable and name.
     fn mask_matched(&mut self) {
         let Some(found) = self.view.last() else { return };
         let Some((variable, name)) = self.view.origin_of(found, self.view.state.matched.len() - 1) else {
@@ -303,7 +305,8 @@ impl Run<'_> {
     }
 }
 
-/// The variable and the name that a full name says, also that of a value that matched more than once.
+/// Splits a full name into variable and name. For an element of `MATCHED_VARS`, returns those of the original
+/// value.
 pub(super) fn origin(mut label: &[u8]) -> Option<(Variable, &[u8])> {
     loop {
         let colon = memchr::memchr(b':', label).unwrap_or(label.len());

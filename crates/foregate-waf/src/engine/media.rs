@@ -4,7 +4,7 @@ use memchr::memmem;
 
 use crate::body::{charset, is_token, media_type};
 
-/// Words in the names of types that select a parser. Some programs search for them anywhere in the field.
+/// Words in media types that select a parser. Some programs search for them anywhere in the field.
 const TYPES: &[&[u8]] = &[b"json", b"xml", b"multipart", b"urlencoded"];
 
 /// The reason why some programs may read the body as another type than others, or than rules; `None` if all agree.
@@ -25,9 +25,9 @@ fn is_odd(field: &[u8]) -> bool {
     field.first().is_some_and(|first| !is_token(first)) || field.iter().any(is_odd)
 }
 
-/// Returns true if a parameter names another type, which some programs use instead. A form's boundary is arbitrary text.
-/// XML is never read as another type, and JSON that repeats `json` is JSON. The parameters of other multipart types (RFC 2387)
-/// describe their content.
+/// Returns true if a parameter contains the name of another type, which some programs use instead. There are
+/// exceptions: a form's boundary is arbitrary text, XML is never read as another type, `json` in a parameter
+/// of JSON is the same type, and parameters of other multipart types (RFC 2387) describe their content.
 fn names_another(lower: &[u8]) -> bool {
     let kind = media_type(lower);
     let is_form = kind == b"multipart/form-data";

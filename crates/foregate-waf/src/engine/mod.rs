@@ -51,7 +51,7 @@ pub use store::Store;
 pub use transaction::{Options, Transaction};
 pub use verdict::Verdict;
 
-/// Rules, compiled: shared by all transactions.
+/// Compiled rules, which all transactions share.
 #[derive(Debug)]
 pub struct Engine {
     plan: plan::Plan,
@@ -62,10 +62,10 @@ pub struct Engine {
 pub struct Compile {
     /// Bounds on one transaction.
     pub limits: TransactionLimits,
-    /// The collections that outlive transactions; pass the same store on to keep them across rule sets.
+    /// The collections that outlive transactions. They are kept across rule sets if the same store is passed.
     pub store: Arc<Store>,
-    /// Scans values for literals that patterns require before the patterns are tried. Default: true. The results
-    /// are the same without it, which tests check.
+    /// If true, values are first scanned for literals that patterns require, and only the possible patterns are
+    /// tried. Default: true. The results are the same if false, which tests check.
     pub prefilter: bool,
 }
 
@@ -76,7 +76,7 @@ impl Default for Compile {
 }
 
 impl Engine {
-    /// Compiles rules. An error has the place of the rule.
+    /// Compiles rules. An error tells the place of the rule.
     pub fn compile(rules: RuleSet, options: Compile) -> Result<Self, Problem> {
         let Compile { limits, store, prefilter } = options;
         Ok(Self { plan: compile::compile(rules, limits, store, prefilter)? })
@@ -101,7 +101,8 @@ impl Engine {
     /// Returns true if rules read bodies of responses with this `Content-Type`.
     pub fn looks_at_type(&self, field: &[u8]) -> bool {
         let kind = field.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        // A setting for all types excludes event streams, which would never arrive if they were held.
+        // A setting for all types does not include event streams: the client would never get a stream that is held
+        // until its end.
         let is_stream = kind.eq_ignore_ascii_case(b"text/event-stream");
         let is_it =
             |wanted: &str| kind.eq_ignore_ascii_case(wanted.as_bytes()) || (wanted == "*" && !is_stream);

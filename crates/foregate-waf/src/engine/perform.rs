@@ -1,4 +1,5 @@
-//! Actions of rules: on variables and the transaction when a link matches, and on the request when all links have.
+//! Performs the actions of rules: those on variables and the transaction when a link matches, and those on
+//! the request when all links have matched.
 
 use super::expand::Item;
 use super::plan::{Effect, Name, Removal, VariableChange};
@@ -67,7 +68,7 @@ impl<'p> Run<'p> {
     fn switch(&mut self, mode: EngineMode) {
         let state = &mut *self.view.state;
         state.would.switch(mode, state.phase);
-        // A host that only detects does not let rules change that.
+        // If the host only detects, rules cannot switch blocking on.
         let detects = state.switches.detects && mode == EngineMode::On;
         state.switches.mode = if detects { EngineMode::DetectionOnly } else { mode };
     }
@@ -86,7 +87,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Leaves out rules from now on.
+    /// Removes rules for the rest of the transaction.
     fn remove(&mut self, removal: &Removal) {
         let state = &mut *self.view.state;
         let none = || Box::new(super::bits::Bits::new(self.view.plan.rules.len()));
@@ -136,7 +137,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// The value for a variable that copies another one. A missing value becomes the empty text.
+    /// The value to set if a variable is set to the value of another variable. An unset one gives the empty text.
     fn copied(&mut self, value: Value) -> Value {
         match value {
             Value::Unset => Value::Text(Span::EMPTY),
@@ -179,13 +180,14 @@ impl<'p> Run<'p> {
                 Ok(())
             }),
         };
-        // A counter that cannot be stored would let pass the requests that it limits.
+        // If a counter could not be stored, the requests that it limits would pass. Therefore the budget counts as
+        // exceeded.
         if set.is_some_and(|set| set.is_err()) {
             self.view.state.exceed(Over::Variables);
         }
     }
 
-    /// Does something with a record of the store, if `initcol` has opened it.
+    /// Calls a function with a record of the store, if `initcol` has opened the record.
     fn stored<T>(
         &self,
         collection: PersistentCollection,
@@ -225,7 +227,7 @@ impl<'p> Run<'p> {
         self.view.state.keys[collection as usize] = Some(key);
     }
 
-    /// Stores the captures of an operator in `TX.0` to `TX.9` and unsets the rest.
+    /// Stores the captures of an operator in `TX.0` to `TX.9`. Unsets those without a capture.
     pub(crate) fn capture(&mut self, value: Span, captured: &Captures) {
         if captured.fingerprint.is_none() && captured.groups.iter().all(Option::is_none) {
             return;
@@ -261,7 +263,7 @@ impl<'p> Run<'p> {
             }
         };
         let on = self.view.state.switches.mode == EngineMode::On;
-        // After the response there is nothing left to deny.
+        // In the logging phase, the response has been sent, so nothing can be denied.
         let verdict = verdict.filter(|_| self.view.state.phase != crate::model::Phase::Logging);
         self.view.state.audit_relevant |= about.audit_log;
         if about.log || about.audit_log {
@@ -283,7 +285,7 @@ impl<'p> Run<'p> {
         None
     }
 
-    /// Returns true if a rule that matched ends its phase and nothing else.
+    /// Returns true if a match of this rule ends only its phase (`allow:phase`).
     pub(crate) fn ends_phase(&self, rule: usize) -> bool {
         self.view.plan.rules[rule].about.disruptive == Disruptive::Allow(AllowScope::Phase)
             && self.view.state.switches.mode == EngineMode::On

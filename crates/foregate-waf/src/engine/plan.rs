@@ -14,23 +14,23 @@ use crate::model::{
 use crate::operator::Test;
 use crate::scan::{Pattern, Scan};
 
-/// A rule in the form for running it.
+/// A compiled rule.
 #[derive(Debug)]
 pub(crate) struct PlanRule {
-    /// The rule's own metadata.
+    /// The metadata of the rule.
     pub(crate) about: model::Rule,
     /// The links, in order.
     pub(crate) links: Box<[PlanLink]>,
     pub(crate) message: Option<Expression>,
     pub(crate) data: Option<Expression>,
     pub(crate) tags: Box<[Expression]>,
-    /// Set if it exempts requests from inspection: it allows, or removes rules, targets or bodies.
+    /// Set if the rule exempts requests from inspection: it allows them, or removes rules, targets or bodies.
     pub(crate) lets_through: bool,
     /// The target of `redirect`.
     pub(crate) redirect: Option<Expression>,
 }
 
-/// A link in the form for running it.
+/// A compiled link.
 #[derive(Debug)]
 pub(crate) struct PlanLink {
     pub(crate) targets: Box<[PlanTarget]>,
@@ -38,7 +38,8 @@ pub(crate) struct PlanLink {
     pub(crate) negated: bool,
     /// The chain of transformations.
     pub(crate) node: Node,
-    /// With `multiMatch`: every step of the chain, no transformation at all first; empty without.
+    /// With `multiMatch`: the node of each step of the chain, beginning with the untransformed value. Otherwise
+    /// empty.
     pub(crate) steps: Box<[Node]>,
     pub(crate) capture: bool,
     pub(crate) effects: Box<[Effect]>,
@@ -58,19 +59,19 @@ pub(crate) struct PlanTarget {
 /// The location of a variable's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ValueSource {
-    /// In a family.
+    /// The values are in a family.
     Units(Family, Half),
-    /// One value, in the family of scalars.
+    /// A single value, in the family of scalars.
     Scalar(Variable),
-    /// In `TX`.
+    /// The values are in `TX`.
     Tx,
-    /// In the store.
+    /// The values are in a collection of the store.
     Stored(PersistentCollection),
-    /// In `ENV`.
+    /// The values are in `ENV`.
     Env,
     /// The list of matches: values or names, all or the last.
     Matched { names: bool, all: bool },
-    /// In the rule itself.
+    /// The values are texts and numbers of the running rule.
     Rule,
     /// Computed when a rule reads it.
     Computed(Variable),
@@ -79,9 +80,10 @@ pub(crate) enum ValueSource {
 /// The selection of a source's values.
 #[derive(Debug)]
 pub(crate) enum Pick {
-    /// All.
+    /// All values.
     All,
-    /// The values of a name: its number in the family's table (or its slot of `TX`), and the name in small letters.
+    /// The values with one name: the number of the name in the family's table (or its slot of `TX`), and the name
+    /// in small letters.
     Name(u16, Box<[u8]>),
     /// The values with names that match a pattern. For `TX`, the slots with such names are precomputed.
     Pattern(Box<Pattern>, Box<[Slot]>),
@@ -98,11 +100,11 @@ impl Pick {
     }
 }
 
-/// The effect of a link that matches.
+/// The effect of a matching link.
 #[derive(Debug)]
 pub(crate) enum Effect {
     SetTx(Name, VariableChange),
-    /// After this many seconds the variable would go: transactions are over before that.
+    /// Changes a variable of a collection in the store.
     SetStored(PersistentCollection, Expression, VariableChange),
     Expire(PersistentCollection, Expression, Amount),
     Deprecate(PersistentCollection, Expression, u32, u32),
@@ -127,7 +129,8 @@ pub(crate) enum Effect {
 #[derive(Debug)]
 pub(crate) struct Removal {
     pub(crate) rules: Box<Bits>,
-    /// The last place, by phase and rule, at which the folded plan relies on a rule among these that it leaves out.
+    /// The last phase and rule at which the folded plan relies on one of these rules without running it. If they
+    /// are removed before that, the transaction continues with the plain plan.
     pub(crate) unfolds: Option<(Phase, usize)>,
 }
 
@@ -159,18 +162,18 @@ pub(crate) enum Amount {
 /// One phase.
 #[derive(Debug, Default)]
 pub(crate) struct PhasePlan {
-    /// The steps, in order.
+    /// The steps of the phase, in order.
     pub(crate) steps: Vec<Step>,
-    /// Steps that are done whatever the values are.
+    /// Steps that always run, whatever the values are.
     pub(crate) always: Bits,
-    /// The literals of candidates, if there are any.
+    /// The scan for the literals of all candidates, if there are any.
     pub(crate) scan: Option<Scan>,
-    /// For each candidate, its step.
+    /// The step of each candidate.
     pub(crate) candidates: Vec<u32>,
-    /// Words that a set of candidates takes.
+    /// The number of 64-bit words in a set of candidates.
     pub(crate) words: usize,
     pub(crate) interests: Vec<Interest>,
-    /// Which interest applies to the values of each family.
+    /// The interest that applies to the values of each family.
     pub(crate) families: [FamilyInterests; FAMILIES],
 }
 
@@ -184,14 +187,14 @@ impl PhasePlan {
 /// A step of a phase.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Run a rule; with the number of its candidate.
+    /// Run a rule. `candidate` is its number among the candidates.
     Run { rule: usize, candidate: Option<u32>, skip: usize },
-    /// Assign the values that the rules up to this one are known to set, each with its rule.
+    /// Assign the values that some rules, up to this one, are known to set. Each value comes with its rule.
     Assign { rule: usize, values: Box<[(usize, Slot, Value)]> },
 }
 
 impl Step {
-    /// The rule that the step stands for: the last of several.
+    /// The rule that the step stands for. If there are several, the last of them.
     pub(crate) fn rule(&self) -> usize {
         match self {
             Self::Run { rule, .. } | Self::Assign { rule, .. } => *rule,
@@ -199,12 +202,12 @@ impl Step {
     }
 }
 
-/// Which interest applies to the values of a family.
+/// The interests that apply to the values of a family.
 #[derive(Debug, Default)]
 pub(crate) struct FamilyInterests {
-    /// To those under names that no rule mentions.
+    /// The interest for values with names that no rule mentions.
     pub(crate) others: u16,
-    /// To those under known names, and to scalars by their variable.
+    /// The interest for values with each known name. For scalars, the interest for each variable.
     pub(crate) known: Box<[u16]>,
 }
 
@@ -213,11 +216,11 @@ pub(crate) struct FamilyInterests {
 pub(crate) struct Interest {
     /// The transformations to compute, parents first.
     pub(crate) program: Box<[Instruction]>,
-    /// For each node, its place in the program plus one; zero if the program does not have it.
+    /// The position of each node in the program, plus one; zero if the program does not contain the node.
     pub(crate) places: Box<[u16]>,
-    /// Candidates that look at the value as it is.
+    /// The candidates that look at the untransformed value.
     pub(crate) raw: Option<Bits>,
-    /// All candidates that look at any form of it.
+    /// All candidates that look at any form of the value.
     pub(crate) all: Option<Bits>,
     /// Set if any rule uses the value.
     pub(crate) wanted: bool,
@@ -227,29 +230,29 @@ pub(crate) struct Interest {
 #[derive(Debug)]
 pub(crate) struct Instruction {
     pub(crate) transformation: crate::transform::Transformation,
-    /// The parent's place in the program plus one; zero for the value itself.
+    /// The position of the parent in the program, plus one; zero if the parent is the value itself.
     pub(crate) parent: u16,
-    /// Set if a case-insensitive search has the same result on input and output.
+    /// Set if the transformation does not change the result of a case-insensitive search.
     pub(crate) same_to_scan: bool,
-    /// The candidates for the output.
+    /// The candidates that look at the output of the transformation.
     pub(crate) candidates: Option<Bits>,
 }
 
-/// Names of a family that rules mention.
+/// The names of a family that rules mention, with their numbers.
 pub(crate) type NameTable = foldhash::HashMap<Box<[u8]>, u16>;
 
 /// Everything that the rules were compiled to.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) rules: Vec<PlanRule>,
-    /// The phases as the files have them.
+    /// The phases without constant folding.
     pub(crate) plain: [PhasePlan; 5],
-    /// The plans after constant folding.
+    /// The phases after constant folding.
     pub(crate) folded: [PhasePlan; 5],
     pub(crate) chains: super::chains::Chains,
     pub(crate) names: super::tx::Names,
     pub(crate) tables: [NameTable; FAMILIES],
-    /// The variables that rules or their texts look at.
+    /// The variables that rules read, also in texts with macros.
     pub(crate) used: Bits,
     pub(crate) settings: model::Settings,
     pub(crate) store: Arc<super::store::Store>,

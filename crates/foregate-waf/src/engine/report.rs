@@ -1,4 +1,4 @@
-//! The findings of a transaction: matches, as log lines and as values.
+//! The report of a transaction: its matches, as values and as log lines.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::model::{
     WritableCollection,
 };
 
-/// Most bytes of an operator's argument that a report shows.
+/// The most bytes of an operator's argument that a report shows.
 const PARAMETER: usize = 200;
 /// The most values that one match lists.
 pub(super) const VALUES: usize = 10;
@@ -22,11 +22,11 @@ pub(super) const VALUES: usize = 10;
 /// A rule that matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Its number.
+    /// The id of the rule.
     pub rule: RuleId,
-    /// Where it stands.
+    /// The place of the rule in its file.
     pub place: Place,
-    /// The phase in which it ran.
+    /// The phase in which the rule ran.
     pub phase: Phase,
     /// `msg`, expanded.
     pub message: String,
@@ -44,27 +44,27 @@ pub struct Match {
     pub maturity: Option<u8>,
     /// `accuracy`.
     pub accuracy: Option<u8>,
-    /// The operator of the link that matched last, as `rx` or `!rx`; empty if the rule is a `SecAction`.
+    /// The operator of the link that matched last, such as `rx` or `!rx`; empty if the rule is a `SecAction`.
     pub operator: String,
-    /// Its argument, shortened.
+    /// The argument of the operator, shortened.
     pub parameter: String,
-    /// The last match: the variable's name and its value, shortened, with secrets hidden.
+    /// The full name of the variable that matched last, shortened.
     pub variable: String,
-    /// Its value.
+    /// The value that matched last, shortened, with secrets hidden.
     pub value: String,
-    /// Everything that matched in all links, the first ten.
+    /// The first ten matches of all links: the full name and the value of each.
     pub values: Vec<(String, String)>,
-    /// The effect on the request; none unless the engine is on.
+    /// The effect of the match on the request; [`Verdict::Pass`] unless the engine is on.
     pub verdict: Verdict,
     /// Set if the rule adds to a score.
     pub scores: bool,
-    /// Set if the match belongs into the log.
+    /// Set if the match is written to the log.
     pub log: bool,
-    /// Set if the match belongs into the audit log.
+    /// Set if the match is written to the audit log.
     pub audit_log: bool,
 }
 
-/// The findings of a transaction and its cost.
+/// The matches of a transaction, its verdict and its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The transaction's id.
@@ -79,26 +79,28 @@ pub struct Report {
     pub matches: Vec<Match>,
     /// The number of further matches that were not kept.
     pub omitted: u64,
-    /// The verdict.
+    /// The verdict that was applied.
     pub verdict: Verdict,
     /// The verdict of a blocking host: see [`would`](super::Transaction::would).
     pub would: Verdict,
-    /// The exceeded limit.
+    /// The limit of the budget that was exceeded, if any.
     pub over: Option<Over>,
-    /// The limit that the request's body was longer than, if nothing had been decided before: it was denied for that, or would have
-    /// been, or neither where rules have the engine only detect. See [`deny_for`](super::Transaction::deny_for).
+    /// The limit that the request's body exceeded, if nothing had been decided before. The request was denied for
+    /// it, or a blocking host would have denied it; neither is true if a rule has switched the engine to
+    /// detection. See [`deny_for`](super::Transaction::deny_for).
     pub beyond: Option<&'static str>,
-    /// Why rules could not read the request's body, if it was denied for that by the host, or would have been.
+    /// The reason why rules could not read the request's body, if the host has denied the request for it or would
+    /// have.
     pub unreadable: Option<String>,
-    /// Set if rules could not read the request's body, and the request passed nevertheless.
+    /// Set if the request passed although rules could not read its body.
     pub unread: bool,
     /// The worst severity of the rules that matched.
     pub highest_severity: Option<u8>,
-    /// `TX.blocking_inbound_anomaly_score`, the sum by which the Core Rule Set decides; `None` where no rule sets it.
+    /// `TX.blocking_inbound_anomaly_score`, the sum by which the Core Rule Set decides; `None` if no rule sets it.
     pub inbound_score: Option<i64>,
     /// `TX.blocking_outbound_anomaly_score`.
     pub outbound_score: Option<i64>,
-    /// How often an operator looked at a value.
+    /// The number of times that an operator looked at a value.
     pub looks: u64,
     /// Work done, in units of [`Limits::work`](super::TransactionLimits::work).
     pub work: u64,
@@ -107,7 +109,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The rules that made the score, the most severe first, at most `most`.
+    /// The rules that added to the score, the most severe first; at most `most` of them.
     pub fn scoring_rules(&self, most: usize) -> Vec<RuleId> {
         let mut found: Vec<(u8, RuleId)> = Vec::new();
         for matched in self.matches.iter().filter(|matched| matched.scores && matched.log) {
@@ -119,7 +121,8 @@ impl Report {
         found.into_iter().take(most).map(|(_, rule)| rule).collect()
     }
 
-    /// The lines for the log: one for each logged match, one for a budget that was exceeded, and one for a body beyond a limit.
+    /// The lines for the log: one for each logged match, one if the budget was exceeded, and one if the body
+    /// exceeded a limit.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let matched = self.matches.iter().filter(|matched| matched.log).map(|matched| matched.line(self));
         let over = self.over.map(|over| {
@@ -146,7 +149,7 @@ impl Report {
         matched.chain(over).chain(beyond).chain(unreadable)
     }
 
-    /// The status with which the request was denied, if not by a rule.
+    /// The status with which the request was denied, if something other than a rule denied it.
     fn denied(&self) -> Option<u16> {
         match self.verdict {
             Verdict::Deny { status, rule: None } => Some(status),
@@ -154,7 +157,7 @@ impl Report {
         }
     }
 
-    /// A line about the transaction, not about a rule: a warning, unless it was denied with a status.
+    /// A log line about the transaction as a whole: a denial if `denied` has a status, and otherwise a warning.
     pub fn line(&self, denied: Option<u16>, what: &str, kind: &str) -> String {
         let denied = denied
             .map_or_else(|| "Warning. ".to_owned(), |status| format!("Access denied with code {status}. "));
@@ -167,7 +170,7 @@ impl Report {
         )
     }
 
-    /// Marks the verdict as hypothetical.
+    /// Turns the verdict into a hypothetical one, because it did not stop the request.
     pub(crate) fn stopped_nothing(&mut self) {
         let decided = std::mem::replace(&mut self.verdict, Verdict::Pass);
         if !decided.passes() {
@@ -178,7 +181,7 @@ impl Report {
 }
 
 impl Match {
-    /// One line, in the form that tools for ModSecurity's log understand.
+    /// The match as one log line, in the format of ModSecurity's log, which tools understand.
     pub fn line(&self, report: &Report) -> String {
         let mut line = format!("[client {}] ModSecurity: ", report.client);
         let phase = self.phase.number();
@@ -242,7 +245,7 @@ impl Match {
     }
 }
 
-/// A text in which nothing can end a quoted part or a line: those bytes as `\xHH`.
+/// Escapes a text as `\xHH` where a byte could end a quoted part or a line of the log.
 pub(crate) fn escape(text: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text {
@@ -254,7 +257,7 @@ pub(crate) fn escape(text: &[u8]) -> String {
     out
 }
 
-/// The beginning of a text, with a mark where something is left out.
+/// The first `limit` bytes of a text, with a mark at the end if it is longer.
 pub(crate) fn shorten(text: &[u8], limit: usize) -> String {
     match text.get(..limit) {
         Some(beginning) if text.len() > limit => format!("{}...", String::from_utf8_lossy(beginning)),
@@ -294,7 +297,7 @@ fn parameter(operator: &Operator) -> String {
     }
 }
 
-/// Returns true if a rule adds to a variable with `score` in its name, as those of the Core Rule Set do.
+/// Returns true if a rule adds to a variable with `score` in its name, like the variables of the Core Rule Set.
 fn adds_to_score(rule: &Rule) -> bool {
     let is_score = |name: &str| name.to_ascii_lowercase().contains("score");
     rule.links.iter().flat_map(|link| &link.actions).any(|action| match action {
@@ -309,9 +312,9 @@ fn adds_to_score(rule: &Rule) -> bool {
 
 /// The text of a rule about a match.
 enum MatchText<'a> {
-    /// Constant: it contains nothing of a request that could be a secret.
+    /// A constant text. It contains nothing from a request that could be a secret.
     Fixed(&'a [u8]),
-    /// Made of values.
+    /// A text that contains values of the transaction.
     Made(Span),
 }
 
@@ -333,13 +336,13 @@ impl<'a> View<'a> {
         let compiled = &plan.rules[rule];
         let about = &compiled.about;
         let listed = self.listed();
-        // The last ones of each link may have been captured.
+        // The last match of each link may have been captured, so its value may be in a text too.
         let ends = self.state.matched.windows(2).filter(|pair| pair[0].link != pair[1].link);
         let secret = listed.iter().chain(ends.map(|pair| &pair[0])).any(|found| self.is_secret(found));
         self.state.hiding = secret;
         self.gather_secrets();
         let before = self.state.values.text.len();
-        // Secrets are masked afterwards; the length leaves enough to show.
+        // Secrets are masked afterwards, which shortens the text. Twice the limit leaves enough to show.
         self.state.piece = plan.limits.message.saturating_mul(2);
         let message = compiled.message.as_ref().map(|text| self.told(text));
         let data = compiled.data.as_ref().map(|text| self.told(text));
@@ -362,7 +365,7 @@ impl<'a> View<'a> {
         let [message, data] =
             [message, data].map(|told| told.map_or(String::new(), |told| shown(self, told)));
         let tags = tags.into_iter().map(|tag| shown(self, tag)).collect();
-        // No span refers to the expanded text any more.
+        // The expanded text is no longer needed: no span refers to it.
         self.state.values.text.truncate(before);
         let link = self.last().map(|found| &about.links[found.link]);
         let operator = link.map_or(String::new(), |link| {
@@ -410,7 +413,7 @@ impl<'a> View<'a> {
         matches
     }
 
-    /// The matches to show: the first values, and the last. Reading them counts as work.
+    /// The matched values to show: the first [`VALUES`], and the last. Reading them counts as work.
     fn listed(&mut self) -> Vec<MatchedValue> {
         let matched = &self.state.matched;
         let first = matched.iter().take(VALUES);
@@ -435,7 +438,8 @@ impl<'a> View<'a> {
         let mut label = Vec::new();
         let limit = self.plan.limits.shown;
         self.push_label(found.variable, found.name, limit + 1, &mut label);
-        // A variable without a name is the whole input of a rule: only the secrets in it are hidden, unless all of it is one.
+        // A variable without a name, such as a body, may contain secrets: only these are hidden, unless the whole
+        // value is a secret.
         let is_whole = match found.variable {
             Variable::MatchedVar => true,
             variable => self.state.masks.covers(variable, b"") || self.masks_matched(),
@@ -445,7 +449,7 @@ impl<'a> View<'a> {
             String::from_utf8_lossy(HIDDEN).into_owned()
         } else {
             let value = self.state.values.text.get(found.value);
-            // Enough for the shown part after masking.
+            // Masking shortens the text. Four times the limit leaves enough to show.
             let value = value.get(..limit * 4).unwrap_or(value).to_vec();
             let value = match may_copy(found.variable) {
                 true => self.without_secrets(&value, false, found.variable == Variable::Xml),
@@ -453,7 +457,8 @@ impl<'a> View<'a> {
             };
             shorten(&self.state.masks.hide(&value), limit)
         };
-        // The name may be a text of pairs, such as JSON that was parsed as a form; the variable's part comes from the rule.
+        // The name comes from the request and may contain secrets, such as JSON that was parsed as a form. The
+        // variable before the colon comes from the rule.
         let named = memchr::memchr(b':', &label).map_or(label.len(), |colon| colon + 1);
         let name = self.state.masks.hide(&label.split_off(named));
         label.extend_from_slice(&name);

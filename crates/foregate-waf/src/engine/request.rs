@@ -7,7 +7,7 @@ use crate::body::media_type;
 use crate::model::{BodyProcessor, Variable};
 
 impl Intake<'_> {
-    /// Adds a value under a name, and the name to the family of names.
+    /// Adds a value under a name. Also adds the name to the family `names`, if there is one.
     pub(crate) fn add(&mut self, family: Family, names: Option<Family>, name: Span, value: Span) {
         let known = self.known(family, name);
         self.state.values.add(family, name, value, known);
@@ -17,7 +17,7 @@ impl Intake<'_> {
         }
     }
 
-    /// The number that a name has among those that rules mention.
+    /// The number of a name among the names that rules mention for this family; [`UNNAMED`] for others.
     fn known(&mut self, family: Family, name: Span) -> u16 {
         let table = &self.plan.tables[family as usize];
         if table.is_empty() {
@@ -65,7 +65,8 @@ impl Intake<'_> {
         self.state.values.end_of_query();
     }
 
-    /// Adds the normal form of a target. Variables whose value differs from the one that was sent have both values.
+    /// Adds the normal form of a target. If the normal form changes the value of a variable, the variable has
+    /// both values.
     pub(crate) fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
         let values = &mut self.state.values;
         let sent = values.text.get(values.scalar(Variable::RequestUri));
@@ -98,7 +99,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Takes a field of the request in.
+    /// Adds a header field of the request.
     pub(crate) fn request_field(&mut self, name: &[u8], value: &[u8]) {
         if self.state.values.units(Family::Headers).len() >= self.plan.limits.fields {
             self.state.exceed(Over::Fields);
@@ -127,7 +128,7 @@ impl Intake<'_> {
     pub(crate) fn normal_host(&mut self, authority: &[u8]) {
         let values = &mut self.state.values;
         let host = without_port(authority);
-        // Without a field, rules have seen no other host.
+        // If no `Host` field was sent, there is no other value to compare with.
         let sent = values.scalar_place(Variable::ServerName).map(|_| values.scalar(Variable::ServerName));
         if sent.is_some_and(|sent| values.text.get(sent) != host) && !host.is_empty() {
             let host = values.text.push(host);
@@ -135,7 +136,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Selects the parser of the body by its type.
+    /// Selects the parser of the body from its `Content-Type`.
     fn choose_processor(&mut self, value: &[u8]) {
         let kind = media_type(value);
         if kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {
@@ -146,7 +147,7 @@ impl Intake<'_> {
     }
 }
 
-/// The host of an authority.
+/// An authority without its port.
 fn without_port(authority: &[u8]) -> &[u8] {
     let end = match memchr::memchr(b']', authority) {
         Some(bracket) if authority.first() == Some(&b'[') => bracket + 1,
@@ -161,7 +162,7 @@ fn basename(text: &Text, path: Span) -> Span {
     last.map_or(path, |at| path.part(at + 1, path.len()))
 }
 
-/// Where the path begins: after scheme and authority, if the target has them.
+/// The position at which the path of a target begins: after scheme and authority, if the target has them.
 fn origin_form(target: &[u8]) -> usize {
     let Some(colon) = memchr::memmem::find(target, b"://") else { return 0 };
     let scheme = &target[..colon];

@@ -19,7 +19,7 @@ impl Intake<'_> {
         values.set(Variable::StatusLine, line);
     }
 
-    /// Takes a field of the response in.
+    /// Adds a header field of the response.
     pub(crate) fn response_field(&mut self, name: &[u8], value: &[u8]) {
         if self.state.values.units(Family::ResponseHeaders).len() >= self.plan.limits.fields {
             self.state.exceed(Over::Fields);

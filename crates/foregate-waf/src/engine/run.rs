@@ -1,4 +1,4 @@
-//! A phase, run: the rules that are live, in order, each link over the values of its targets.
+//! Runs a phase: the live rules in order, and each of their links over the values of its targets.
 
 use super::bits;
 use super::chains::{Node, RAW};
@@ -15,7 +15,7 @@ use crate::model::{EngineMode, Phase, Variable};
 use crate::operator::{Argument, Captures, Checksum, Test};
 use crate::scan::Pattern;
 
-/// Targets that have been removed of which this many are one unit of work for each rule.
+/// For each rule that runs, checking this many removed targets costs one unit of work.
 const REMOVED: u64 = 16;
 
 /// A transaction together with its plan.
@@ -84,8 +84,8 @@ impl<'p> Run<'p> {
         &plans[phase as usize]
     }
 
-    /// The verdict for a transaction over its budget. Without a verdict, rules continue with the accepted values, and so
-    /// do rules for the log.
+    /// The verdict for a transaction over its budget. `None` if rules continue with the accepted values; rules of
+    /// the logging phase always do.
     fn beyond(&mut self) -> Option<Verdict> {
         let state = &mut *self.view.state;
         state.over.filter(|_| state.phase != Phase::Logging)?;
@@ -97,8 +97,8 @@ impl<'p> Run<'p> {
         None
     }
 
-    /// Returns true if a rule only uses numbers and named variables of rules: such rules add up a score and compare it,
-    /// and run even when all work is spent.
+    /// Returns true if a rule reads only named variables of `TX`, without a search. Such rules add up a score and
+    /// compare it. They run even when all work is spent.
     fn is_cheap(&self, rule: usize) -> bool {
         let named =
             |target: &PlanTarget| target.source == ValueSource::Tx && matches!(target.pick, Pick::Name(..));
@@ -130,7 +130,8 @@ impl<'p> Run<'p> {
             .all(|(number, link)| self.link(link, number, candidate.filter(|_| number == 0)))
     }
 
-    /// Finds the values that `ctl` excluded from the running rule. Values and exclusions may both be many.
+    /// Finds the exclusions by `ctl` that apply to the running rule. Done once for each rule, because there may
+    /// be many exclusions and many values.
     fn find_removed(&mut self) {
         self.view.state.removed_here.clear();
         if self.view.state.removed_targets.is_empty() {
@@ -142,7 +143,7 @@ impl<'p> Run<'p> {
         self.view.state.removed_here = here;
     }
 
-    /// Returns true if the exclusion at this place applies to the running rule.
+    /// Returns true if the exclusion in this rule, link and effect applies to the running rule.
     pub(crate) fn is_removed_here(&self, (rule, link, effect): (usize, usize, usize)) -> bool {
         match &self.view.plan.rules[rule].links[link].effects[effect] {
             Effect::RemoveTarget(rules, ..) => rules.contains(self.view.state.rule),
@@ -204,19 +205,20 @@ impl<'p> Run<'p> {
     }
 }
 
-/// One target of one link.
+/// The evaluation of one target of one link.
 struct Look<'r, 'p> {
     run: &'r mut Run<'p>,
     link: &'p PlanLink,
     number: usize,
     target: &'p PlanTarget,
-    /// The operator's argument, once it has been needed.
+    /// The operator's expanded argument; `None` until it is needed.
     held: &'r mut Option<HeldValue<'p>>,
 }
 
 impl Look<'_, '_> {
-    /// Evaluates a scalar. If it has two values, the sent and the normal form, either may match, and the rule acts
-    /// once. A rule that exempts requests uses the normal form, which is sent to the origin.
+    /// Evaluates a scalar. If it has two values, the form that was sent and the normal form, one match is enough,
+    /// and the rule's actions are performed once. A rule that exempts requests uses only the normal form, because
+    /// the origin gets that form.
     fn scalar(&mut self, variable: Variable, candidate: Option<u32>) -> bool {
         let run = &*self.run;
         let Some(sent) = run.view.state.values.scalar_place(variable) else { return false };
@@ -229,7 +231,7 @@ impl Look<'_, '_> {
         }
     }
 
-    /// Looks at a value of a family.
+    /// Evaluates a value of a family.
     fn unit(&mut self, family: Family, at: usize, candidate: Option<u32>) -> bool {
         let unit = self.run.view.state.values.units(family)[at];
         if let Some(candidate) = candidate
@@ -265,7 +267,7 @@ impl Look<'_, '_> {
         matched
     }
 
-    /// Looks at a value that is not prepared.
+    /// Evaluates a value that was not prepared at the start of the phase.
     fn loose(&mut self, name: NameRef, item: Item) -> bool {
         if self.is_removed(u16::MAX, name) {
             return false;
@@ -290,7 +292,7 @@ impl Look<'_, '_> {
         matched
     }
 
-    /// Looks at values that change while rules run.
+    /// Evaluates values that change while rules run.
     fn others(&mut self) -> bool {
         if let (ValueSource::Tx, Pick::Name(slot, _), true) =
             (self.target.source, &self.target.pick, self.target.without.is_empty())
@@ -307,7 +309,7 @@ impl Look<'_, '_> {
         matched
     }
 
-    /// Tests the number of values.
+    /// Evaluates the number of values.
     fn count(&mut self) -> bool {
         let target = self.target;
         let count = match target.source {
@@ -414,8 +416,8 @@ impl Look<'_, '_> {
         true
     }
 
-    /// Searches a value for a number with valid check digits. Each try counts as work, so a number cannot be hidden behind
-    /// many others.
+    /// Searches a value for a number with valid check digits. All matches are tried, since invalid numbers before
+    /// a valid one must not hide it. Each try counts as work.
     fn checked(&mut self, checksum: Checksum, pattern: &Pattern, name: NameRef, value: Span) -> bool {
         let link = self.link;
         let mut from = 0;
@@ -429,7 +431,7 @@ impl Look<'_, '_> {
             if !self.run.view.state.spend((whole.end - from) as u64 + LOOK) {
                 return false;
             }
-            // A match that is not such a number may overlap one that is.
+            // A match with wrong check digits may overlap a valid number.
             from = whole.start + 1;
         };
         if found.is_some() == link.negated {
@@ -454,14 +456,15 @@ impl Look<'_, '_> {
         if matched.len() < self.run.view.plan.limits.matched_values {
             matched.push(found);
         } else {
-            // A later link that looks for this value must not miss it unnoticed.
+            // The list is full, so the last entry is replaced. A later link may miss a value, which is why the budget is
+            // exceeded.
             if let Some(last) = matched.last_mut() {
                 *last = found;
             }
             self.run.view.state.exceed(Over::Variables);
         }
         self.run.effects(self.link, self.number);
-        // The values that it compares with may have changed.
+        // The effects may have changed values in the operator's argument, which has to be expanded again.
         *self.held = None;
     }
 }

@@ -1,4 +1,4 @@
-//! Values that logs hide.
+//! Recognises and hides secret values in logs.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::transform::Transformation;
 /// The replacement for a hidden value.
 pub(crate) const HIDDEN: &[u8] = b"***";
 
-/// Fields with secret values.
+/// Header fields whose values are secret.
 const FIELDS: &[&[u8]] = &[
     b"authorization",
     b"proxy-authorization",
@@ -28,11 +28,11 @@ const FIELDS: &[&[u8]] = &[
     b"x-amz-security-token",
     b"ocp-apim-subscription-key",
     b"cookie2",
-    // Scripts that cannot set another field put their token here.
+    // Scripts in browsers cannot set other fields of a WebSocket request, so they put their token here.
     b"sec-websocket-protocol",
 ];
 
-/// Parts of the names of arguments with secret values.
+/// An argument is a secret if its name contains one of these texts.
 const NAMES: &[&str] = &[
     "passw",
     "passwd",
@@ -85,14 +85,15 @@ const NAMES: &[&str] = &[
     "cvv",
 ];
 
-/// [`NAMES`] in any case, in one search, since each name in a log line is checked. `None` cannot result from such a list,
-/// and would hide every value.
+/// Finds [`NAMES`] in any case with one search, because each name in a log line is checked. It cannot be
+/// `None` for such a list; if it were, every value would be hidden.
 static PARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let mut builder = AhoCorasick::builder();
     builder.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA)).build(NAMES).ok()
 });
 
-/// Words of such names; as parts of words they say nothing (`author`, `shipping`, `design`).
+/// An argument is a secret if its name contains one of these as a whole word. Parts of words do not count:
+/// `author`, `shipping` and `design` are no secrets.
 const WORDS: &[&[u8]] = &[
     b"pass",
     b"pw",
@@ -119,13 +120,14 @@ const WORDS: &[&[u8]] = &[
     b"iban",
 ];
 
-/// The last words of names whose value is the name of a neighbouring value, in a form or an object of JSON.
+/// Some forms and JSON objects have the name of a value in a neighbouring value, as in `{"name": "password",
+/// "value": "x"}`. These are the last words of names under which the name is found.
 const NAMING: &[&[u8]] =
     &[b"name", b"key", b"field", b"id", b"param", b"parameter", b"label", b"header", b"type", b"k", b"n"];
-/// The last word of names under which it has that value.
+/// The last words of names under which the value itself is found: see [`NAMING`].
 const VALUES: &[&[u8]] =
     &[b"value", b"val", b"values", b"v", b"content", b"data", b"text", b"answer", b"input"];
-/// Bytes on each side of a value in which its name is looked for.
+/// The number of bytes before and after a value that are searched for its name.
 const BESIDE: usize = 1024;
 /// The most arguments that are searched for a value's name. With more, the value counts as a secret.
 const ARGUMENTS: usize = 256;
@@ -133,12 +135,13 @@ const ARGUMENTS: usize = 256;
 /// The number of bytes at the start and at the end of a name that decide whether it counts as the name of a secret.
 const NAME: usize = 256;
 
-/// Returns true if a field's value is a secret, by its name or its content. A malformed head may have blanks around the name.
+/// Returns true if the value of a field with this name is a secret. A malformed head may have blanks around
+/// the name.
 pub(crate) fn is_secret_field(name: &[u8]) -> bool {
     is_known_field(name.trim_ascii()) || is_secret_name(name)
 }
 
-/// Returns true if it is one of [`FIELDS`].
+/// Returns true if the name is one of [`FIELDS`].
 fn is_known_field(name: &[u8]) -> bool {
     FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field))
 }
@@ -147,17 +150,17 @@ fn is_known_field(name: &[u8]) -> bool {
 pub(crate) fn is_secret_name(name: &[u8]) -> bool {
     let has_secret = |name: &[u8]| has_secret_word(name) || has_secret_part(name);
     let Some(start) = name.get(..NAME) else { return has_secret(name) };
-    // Also checks the end: in the path of a JSON value, the name is there.
+    // The end is checked as well: the path of a JSON value ends with the name.
     has_secret(start) || has_secret(&name[NAME.max(name.len() - NAME)..])
 }
 
-/// Returns true if one of [`WORDS`] is a word of the name: `user_pin`, `user-pin`, `userPin` and `pin1` have one.
+/// Returns true if one of [`WORDS`] is a word of the name, as in `user_pin`, `user-pin`, `userPin` and `pin1`.
 fn has_secret_word(name: &[u8]) -> bool {
     let is_secret = |word: &[u8]| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret));
     name.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_secret(word) || parts(word).any(is_secret))
 }
 
-/// The parts of a word: letters up to a digit, or to a capital after a small letter.
+/// Splits a word between letters and digits, and before a capital that follows a small letter.
 fn parts(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     let begins = |before: &u8, byte: &u8| {
         before.is_ascii_lowercase() && byte.is_ascii_uppercase()
@@ -166,7 +169,8 @@ fn parts(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     word.chunk_by(move |before, byte| !begins(before, byte))
 }
 
-/// Splits off the last word of a name: `json.0.` and `value`, `fields[0][` and `value`.
+/// Splits off the last word of a name: `json.0.value` gives `json.0.` and `value`, and `fields[0][value]`
+/// gives `fields[0][` and `value`.
 fn last_word(name: &[u8]) -> (&[u8], &[u8]) {
     let name = name.strip_suffix(b"]").unwrap_or(name);
     let length = name.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
@@ -236,21 +240,23 @@ impl View<'_> {
     }
 }
 
-/// Secret values of a transaction, in small letters: they are hidden in values that [`may_copy`] them.
+/// The secret values of a transaction, in small letters. They are hidden in the values of variables that
+/// [`may_copy`] them.
 #[derive(Debug, Default)]
 pub(crate) struct Secrets {
-    /// The number of values and masks at the time of gathering.
+    /// The number of values and masks when the secrets were gathered. If it has changed, they are gathered again.
     of: usize,
     values: Vec<Vec<u8>>,
-    /// Secrets in elements and attributes of XML: rules see the text of all elements as one.
+    /// Secrets in XML elements and attributes. Rules see the texts of all elements as one value, in which these
+    /// are hidden.
     xml: Vec<Vec<u8>>,
 }
 
-/// The most of an element's text that is looked for, bytes: more of it is not shown.
+/// The most bytes of an XML secret that are kept and searched for. Logs show less of a value anyway.
 const XML_SECRET: usize = 2048;
 
 impl Secrets {
-    /// Keeps a text of XML that is a secret.
+    /// Records a text in XML that is a secret.
     pub(crate) fn of_xml(&mut self, text: &[u8]) {
         let text = text.trim_ascii();
         if self.xml.len() <= SECRETS && text.len() >= SECRET_LEAST {
@@ -259,16 +265,18 @@ impl Secrets {
     }
 }
 
-/// Most secrets of a transaction; of one with more, nothing is shown that may copy one.
+/// The most secrets of a transaction. If there are more, values that [`may_copy`] a secret are hidden as a
+/// whole.
 const SECRETS: usize = 128;
-/// The least length of a secret that texts are searched for: shorter ones are in most texts by chance.
+/// The least length of a secret for which texts are searched. Shorter secrets occur in most texts by chance.
 const SECRET_LEAST: usize = crate::body::SECRET_LEAST;
-/// Bytes by which the beginning of a secret is found, whatever follows: its end may have been cut off.
+/// The number of bytes at the start of a secret that are searched for. The end of the secret may be cut off
+/// in the text.
 const SECRET_START: usize = 16;
-/// Secrets that are looked for in a byte for one unit of work.
+/// Searching one byte of text for this many secrets costs one unit of work.
 const SEARCHED: usize = 8;
 
-/// Families that have secrets, and the variables they are.
+/// Families whose values may be secrets, and the variable that stands for each.
 const FAMILIES: &[(Family, Variable)] = &[
     (Family::Headers, Variable::RequestHeaders),
     (Family::ResponseHeaders, Variable::ResponseHeaders),
@@ -277,20 +285,22 @@ const FAMILIES: &[(Family, Variable)] = &[
     (Family::FileContents, Variable::FilesTmpContent),
 ];
 
-/// The variable that a family's values are, if there may be secrets among them.
+/// The variable that stands for the values of a family; `None` if there are no secrets among them.
 pub(crate) fn variable_of(family: Family) -> Option<Variable> {
     FAMILIES.iter().find(|(known, _)| *known == family).map(|(_, variable)| *variable)
 }
 
-/// Returns true if values of a variable may be copies of others. A value that a client sent in two places is shown in the place where it
-/// is no secret: a client could otherwise hide an attack by sending the same cookie. The text of XML is that of all its elements.
+/// Returns true if values of a variable may contain copies of other values, such as secrets. This is true for
+/// variables that rules set, for the whole request, and for the text of all XML elements. It is false for
+/// arguments: if a client sends a secret a second time as an argument, that is shown. Otherwise a client
+/// could hide an attack by sending the same text as a cookie.
 pub(crate) fn may_copy(variable: Variable) -> bool {
     use Variable::{Env, FullRequest, Global, Ip, Resource, Session, Tx, User, Xml};
     matches!(variable, Env | FullRequest | Global | Ip | Resource | Session | Tx | User | Xml)
 }
 
 impl View<'_> {
-    /// Gathers the secrets, unless nothing has come since.
+    /// Gathers the secrets, unless there are no new values or masks since the last time.
     pub(crate) fn gather_secrets(&mut self) {
         let values = &self.state.values;
         let of = FAMILIES.iter().map(|(family, _)| values.units(*family).len()).sum::<usize>();
@@ -307,7 +317,7 @@ impl View<'_> {
                 if found.len() > SECRETS || !self.is_secret_value(*variable, values.text.get(unit.name)) {
                     continue;
                 }
-                // Of `Basic dXNlcg==` the second part is the secret.
+                // In `Basic dXNlcg==`, the second word alone is a secret as well.
                 let scheme = value.iter().position(|byte| *byte == b' ').map(|space| &value[space + 1..]);
                 let scheme = scheme.filter(|_| *family == Family::Headers);
                 found.extend(
@@ -321,7 +331,7 @@ impl View<'_> {
         self.state.secrets = Secrets { of, values: found, xml };
     }
 
-    /// The variable and name from which a value comes: an earlier match may be matched again.
+    /// The variable and name from which a matched value originally comes: `MATCHED_VAR` refers to an earlier match.
     pub(super) fn origin_of(&self, found: MatchedValue, at: usize) -> Option<(Variable, &[u8])> {
         let name = match found.name {
             NameRef::Span(span) => self.state.values.text.get(span),
@@ -337,8 +347,9 @@ impl View<'_> {
         }
     }
 
-    /// A value without the secrets in it; with `parts`, also without parts of secrets. With `xml`, for the text of XML,
-    /// only secrets in the document count: a cookie with the same bytes must not hide the text of an element.
+    /// Hides the secrets in a value. If `parts` is true, a value that is a part of a secret is hidden too. `xml`
+    /// is true for the text of XML: then only secrets of the document count, because a cookie with the same bytes
+    /// must not hide an element.
     pub(crate) fn without_secrets(&mut self, text: &[u8], parts: bool, xml: bool) -> Vec<u8> {
         let (shown, work) = self.state.secrets.hide(text, parts, xml);
         self.state.spend(work);
@@ -347,7 +358,7 @@ impl View<'_> {
 }
 
 impl Secrets {
-    /// The text without secrets, and the work that this took.
+    /// Hides the secrets in a text. Also returns the work that this took.
     pub(crate) fn hide(&self, text: &[u8], parts: bool, xml: bool) -> (Vec<u8>, u64) {
         let secrets = if xml { &self.xml } else { &self.values };
         if secrets.is_empty() || text.len() < SECRET_LEAST {
@@ -381,18 +392,19 @@ impl Secrets {
     }
 }
 
-/// The number of times that a text is decoded in search of names; names under more layers are not recognised.
+/// The number of times that a text is decoded in search of names. Names that are encoded more often are not
+/// recognised.
 const LAYERS: usize = 4;
 
-/// Hides the values of secret arguments (`password=...`, `"token":"..."`) and fields (`Cookie: ...`, up to the end of
-/// the line) in a text. If name and value are encoded together, all of it is hidden.
+/// Hides the values of secret arguments (`password=...`, `"token":"..."`) and fields (`Cookie: ...`, up to
+/// the end of the line) in a text. If name and value are encoded together, both are hidden.
 #[cfg(test)]
 pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
     hide_pairs_and(text, &Masks::default())
 }
 
-/// Hides the values of secret arguments and fields in a text, and the names that the masks of rules add. If name and
-/// value are encoded together, all of it is hidden.
+/// Hides the values of secret arguments and fields in a text, and those that rules mask. If name and value
+/// are encoded together, both are hidden.
 pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -415,7 +427,7 @@ pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
         }
         let plain = decoded(name);
         let is_key = |key: &[u8]| is_secret_key(key) || masks.has_key(key) || masks.has_key(name);
-        // Like the case above, encoded.
+        // An encoded `NAME:PASSWORD@`.
         if plain.len() < len && text[..at - len].ends_with(b"//") && userinfo(&plain).is_some() {
             out.extend_from_slice(HIDDEN);
             continue;
@@ -430,7 +442,7 @@ pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
             at = end;
             continue;
         }
-        // There may be line breaks between a JSON name and its value.
+        // After a quoted name, as in JSON, there may be line breaks before the value.
         let lines = text.get(at) == Some(&b'"');
         let signs = text[at..].iter().take_while(|byte| match byte {
             b'"' | b'\'' | b'\\' | b':' | b'=' | b' ' | b'\t' => true,
@@ -439,7 +451,7 @@ pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
         });
         let signs = &text[at..at + signs.count()];
         let divides = signs.iter().any(|byte| matches!(byte, b':' | b'='));
-        // Most of a text are words that nothing is said of.
+        // Most words in a text are not followed by a value.
         if !divides && plain.len() == len {
             out.extend_from_slice(name);
             continue;
@@ -451,7 +463,7 @@ pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
         }
         let divides = |byte: &u8| *byte == b':' || (*byte == b'=' && !is_field);
         if !signs.iter().any(divides) {
-            // A pair that is encoded as a whole, such as `%70assword%3dx`, also within the value of another.
+            // The pair may be encoded as a whole, such as `%70assword%3dx`, also within the value of another pair.
             let is_pair = plain.len() < len && plain.iter().any(|byte| matches!(byte, b'=' | b':'));
             if is_pair {
                 out.extend_from_slice(HIDDEN);
@@ -486,20 +498,21 @@ fn password(text: &[u8]) -> Option<Range<usize>> {
     Some(found.start + 3..found.end + 3)
 }
 
-/// Where the password stands in a text that begins with `NAME:PASSWORD@`; neither is longer than names are looked at.
+/// The position of the password in a text that begins with `NAME:PASSWORD@`, which must end within the first
+/// 2 * [`NAME`] bytes.
 fn userinfo(text: &[u8]) -> Option<Range<usize>> {
     let text = text.get(..2 * NAME).unwrap_or(text);
     let ends = |byte: &u8| {
         matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'<' | b'>') || byte.is_ascii_whitespace()
     };
     let authority = &text[..text.iter().position(ends).unwrap_or(text.len())];
-    // A password may have this sign, a host may not.
+    // The last `@` counts: a password may contain one, a host may not.
     let end = memchr::memrchr(b'@', authority)?;
     let colon = memchr::memchr(b':', &authority[..end])?;
     (colon + 1 < end).then_some(colon + 1..end)
 }
 
-/// How much of a text is the array or object of JSON at its start: all of it where that does not end.
+/// The length of the JSON array or object at the start of a text; the whole length if it does not end.
 fn member_length(text: &[u8]) -> usize {
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
     let ends = |byte: &u8| {
@@ -516,7 +529,7 @@ fn member_length(text: &[u8]) -> usize {
     text.iter().position(ends).map_or(text.len(), |end| end + 1)
 }
 
-/// The longest prefix of an element's name, bytes.
+/// The longest namespace prefix of an element's name, bytes.
 const PREFIX: usize = 32;
 
 /// The end of the content of an XML element: the next end tag. The element's name, without its prefix, is at `start` to `end`.
@@ -540,8 +553,9 @@ fn element_end(text: &[u8], start: usize, end: usize) -> Option<usize> {
     (!is_empty).then(content)
 }
 
-/// Returns true if the value that may follow this key is a secret. Of dotted names the last part counts, since `session.name` is
-/// a setting; numbers may follow. A key that contains its value, encoded, is checked as a whole.
+/// Returns true if the value that may follow this key is a secret. In a dotted name, the last part that is
+/// not a number counts: `session.name` is a setting. An encoded key may contain its value, and is then
+/// checked as a whole.
 fn is_secret_key(key: &[u8]) -> bool {
     let is_path = !key.iter().any(|byte| matches!(byte, b'=' | b':'));
     let is_name = |part: &&[u8]| !part.iter().all(u8::is_ascii_digit);
@@ -551,7 +565,7 @@ fn is_secret_key(key: &[u8]) -> bool {
     }
 }
 
-/// Returns true if a value names a secret; names of fields count.
+/// Returns true if a value is the name of a secret argument or field.
 fn is_secret_named(value: &[u8]) -> bool {
     let value = value.trim_ascii();
     value.len() <= NAME && (is_secret_key(value) || is_known_field(value))
@@ -571,7 +585,7 @@ fn is_named_beside(text: &[u8], start: usize, name: &[u8]) -> bool {
             other.eq_ignore_ascii_case(path) && is_among(naming, NAMING) && is_secret_named(value)
         });
     }
-    // In JSON, the members of the same object.
+    // In JSON, only members of the same object count.
     let at = start - start.saturating_sub(BESIDE);
     let from = near[..at].iter().rposition(|byte| matches!(byte, b'{' | b'}')).map_or(0, |brace| brace + 1);
     let to =
@@ -579,7 +593,7 @@ fn is_named_beside(text: &[u8], start: usize, name: &[u8]) -> bool {
     pairs(&near[from..to]).any(|(name, value)| is_among(name, NAMING) && is_secret_named(value))
 }
 
-/// The names and values that may stand in a text, as in JSON or in a form.
+/// All parts of a text that look like a name and its value, as in JSON or in a form.
 fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -602,11 +616,13 @@ fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Text that follows a value after a blank: the protocol of a request line, and the Core Rule Set's note on the place of a match.
+/// Texts that end a value if they follow a blank: the protocol of a request line, and the Core Rule Set's
+/// note on the place of a match.
 const BEHIND: &[&[u8]] = &[b"HTTP/", b"found within "];
 
-/// The length of the value after these signs: up to the closing quote, or to the next separator of arguments, cookies, members and
-/// lines, or [`BEHIND`]. Other blanks belong to it.
+/// The length of the value that follows these signs. It ends at the closing quote or, without a quote, at the
+/// next separator of arguments, cookies, members or lines, or at one of [`BEHIND`]. Other blanks belong to
+/// the value.
 fn value_length(text: &[u8], signs: &[u8]) -> usize {
     let quote = signs.last().filter(|byte| matches!(byte, b'"' | b'\''));
     let mut escaped = false;
@@ -636,7 +652,7 @@ pub(crate) fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'[' | b']' | b'%' | b'\\')
 }
 
-/// A name without percent-encoding and escapes of JSON, however often they were put upon each other.
+/// Decodes percent-encoding and JSON escapes in a name, up to [`LAYERS`] times.
 fn decoded(name: &[u8]) -> Cow<'_, [u8]> {
     let mut plain = Cow::Borrowed(name);
     for _ in 0..LAYERS {

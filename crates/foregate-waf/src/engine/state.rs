@@ -18,11 +18,11 @@ use crate::transform::Bytes;
 /// The name of a value within its variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRef {
-    /// There is none.
+    /// The value has no name.
     None,
     /// A piece of the text.
     Span(Span),
-    /// A variable of `TX` under a name of the rules.
+    /// The slot of a variable of `TX`, which has a name that rules write out.
     Slot(Slot),
 }
 
@@ -33,14 +33,14 @@ pub(crate) struct MatchedValue {
     pub(crate) name: NameRef,
     /// The value as the operator saw it.
     pub(crate) value: Span,
-    /// The number of the link.
+    /// The number of the link that matched.
     pub(crate) link: usize,
 }
 
 /// Memory for the forms of a value, reused for the next value.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// For each form, the kinds of its bytes and the start of its hits.
+    /// The kinds of bytes in each form, and the position of its hits in `hits`.
     pub(crate) forms: Vec<(Bytes, u32)>,
     /// Hits of the distinct forms, a row of words each.
     pub(crate) hits: Vec<u64>,
@@ -54,7 +54,7 @@ pub(crate) struct Scratch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switches {
     pub(crate) mode: EngineMode,
-    /// Set if the host never stops a request, whatever rules decide.
+    /// Set if the host only detects: it never stops a request, whatever rules decide.
     pub(crate) detects: bool,
     pub(crate) request_body: bool,
     pub(crate) request_body_limit: u64,
@@ -70,14 +70,14 @@ pub(crate) struct Switches {
 /// The time of the transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
-    /// When it began, since 1970.
+    /// The time at which the transaction began, since 1970.
     pub(crate) started: std::time::Duration,
-    /// The time since then.
+    /// The time since the transaction began.
     pub(crate) elapsed: std::time::Duration,
 }
 
 impl Clock {
-    /// Seconds since 1970, now.
+    /// The present time, seconds since 1970.
     pub(crate) fn now(self) -> u64 {
         self.started.saturating_add(self.elapsed).as_secs()
     }
@@ -86,9 +86,9 @@ impl Clock {
 /// The scope of `allow`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allowed {
-    /// No rules up to the response.
+    /// Set if no further rules run up to the response.
     pub(crate) request: bool,
-    /// No rules up to the end.
+    /// Set if no further rules run in the transaction, except for the log.
     pub(crate) transaction: bool,
 }
 
@@ -102,7 +102,7 @@ impl Allowed {
         }
     }
 
-    /// Widens it.
+    /// Adds the scope of another `allow`.
     pub(crate) fn add(&mut self, scope: AllowScope) {
         match scope {
             AllowScope::Phase => {}
@@ -115,7 +115,8 @@ impl Allowed {
 /// The most values of matches that are kept from one phase to the next.
 const MATCHED_ROOM: usize = 256;
 
-/// A value in quotes that has not ended with its field: fields that follow are joined to it for the origin.
+/// A quoted value whose closing quote is missing in its field. The origin may join the following `Cookie`
+/// fields to it.
 #[derive(Debug)]
 pub(crate) struct OpenCookie {
     pub(crate) name: Span,
@@ -123,7 +124,7 @@ pub(crate) struct OpenCookie {
     pub(crate) text: Vec<u8>,
 }
 
-/// One transaction.
+/// The state of one transaction.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) values: Values,
@@ -132,9 +133,9 @@ pub(crate) struct State {
     pub(crate) clock: Clock,
     /// Transformed values of the current phase.
     pub(crate) forms: Vec<Span>,
-    /// Candidates of values in the current phase: rows of words, the first of them empty.
+    /// The candidates of values in the current phase, in rows of words. The first row is empty.
     pub(crate) words: Vec<u64>,
-    /// Steps of the current phase that are to be done.
+    /// The steps of the current phase that have to run.
     pub(crate) live: Bits,
     pub(crate) scratch: Scratch,
     /// The matches of the running rule.
@@ -144,11 +145,12 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     /// Set while the folded plan is valid.
     pub(crate) folded: bool,
-    /// Rules that do not run any more; `None` while there are none.
+    /// Rules that `ctl` has removed; `None` while there are none.
     pub(crate) removed: Option<Box<Bits>>,
-    /// Targets that are not looked at any more: rule, link and effect that say so. The rule set bounds how many those are.
+    /// Exclusions of targets by `ctl`, each as the rule, link and effect that contains it. The rule set bounds
+    /// their number.
     pub(crate) removed_targets: HashSet<(usize, usize, usize)>,
-    /// The removed ones that the running rule skips.
+    /// Those of `removed_targets` that apply to the running rule.
     pub(crate) removed_here: Vec<(usize, usize, usize)>,
     /// Keys of collections in the store, in the order of their type.
     pub(crate) keys: [Option<Span>; 5],
@@ -159,40 +161,40 @@ pub(crate) struct State {
     pub(crate) env_of_host: usize,
     pub(crate) open_cookie: Option<OpenCookie>,
     pub(crate) masks: super::masks::Masks,
-    /// Of each match that is kept, how many masks were known by then.
+    /// For each recorded match, the version of the masks when it was recorded.
     pub(crate) masked: Vec<usize>,
     pub(crate) highest_severity: Option<u8>,
     pub(crate) allowed: Allowed,
     /// Work left; see [`Limits::work`](super::TransactionLimits::work).
     pub(crate) work: u64,
-    /// When this much work is left, other tasks have their turn again.
+    /// When less work than this is left, the transaction yields to other tasks again.
     pub(crate) turn_ends: u64,
-    /// Lets other tasks have their turn.
+    /// Yields the thread to other tasks.
     pub(crate) give_way: fn(),
     /// The largest amount of text, bytes, including the allowance for bodies in [`Limits::text`](super::TransactionLimits::text).
     pub(crate) text_most: usize,
     /// The exceeded limit, if any.
     pub(crate) over: Option<Over>,
-    /// The limit that the request's body was longer than, if nothing had been decided before: the host has denied the request for it, or
-    /// would have. It is set as well where rules have the engine only detect, so that neither holds.
+    /// The limit that the request's body exceeded, if nothing had been decided before. The host has denied the
+    /// request for it, or would have. It is also set if rules let the engine only detect; then neither is true.
     pub(crate) beyond: Option<&'static str>,
-    /// Why rules cannot read the request's body, if they cannot.
+    /// The reason why rules cannot read the request's body, if they cannot.
     pub(crate) unreadable: Option<String>,
-    /// Set if the host denies the request for that, or would.
+    /// Set if the host denies the request for its unreadable body, or would.
     pub(crate) refused_unreadable: bool,
     pub(crate) matches: Vec<Match>,
     pub(crate) omitted: u64,
-    /// Exact looks at values so far.
+    /// The number of times that an operator has looked at a value.
     pub(crate) looks: u64,
     pub(crate) verdict: Option<Verdict>,
     /// The verdicts that a blocking host would have applied, while the host only detects.
     pub(crate) would: Would,
     pub(crate) audit_relevant: bool,
-    /// Secrets among the values.
+    /// The secrets among the values.
     pub(crate) secrets: super::secrets::Secrets,
-    /// Set if expanded texts must not show the match.
+    /// Set while texts are expanded that must not show the matched value.
     pub(crate) hiding: bool,
-    /// Most bytes of a value that goes into a text that is expanded.
+    /// The most bytes of a value that are inserted into an expanded text.
     pub(crate) piece: usize,
 }
 
@@ -205,9 +207,9 @@ pub enum Over {
     Text,
     /// Arguments: `SecArgumentsLimit`.
     Arguments,
-    /// Variables with made names: [`Limits::variables`](super::TransactionLimits::variables).
+    /// Variables under names made from the request: [`Limits::variables`](super::TransactionLimits::variables).
     Variables,
-    /// Fields: [`Limits::fields`](super::TransactionLimits::fields), or cookies.
+    /// Header fields ([`Limits::fields`](super::TransactionLimits::fields)), or cookies.
     Fields,
 }
 
@@ -293,7 +295,7 @@ impl State {
         self.values.set_text(Variable::ReqbodyProcessor, processor.name().as_bytes());
     }
 
-    /// Takes off work. Returns true if there was enough.
+    /// Subtracts this much from the work that is left. Returns true if enough was left.
     #[inline]
     pub(crate) fn spend(&mut self, work: u64) -> bool {
         match self.work.checked_sub(work) {
@@ -326,20 +328,20 @@ impl State {
         fits
     }
 
-    /// Adds the room that a body of this many bytes brings.
+    /// Raises the limit of text for a body of this many bytes.
     pub(crate) fn add_room(&mut self, body: usize) {
         let (first, rest) = (body.min(BODY_TEXT_OF), body.saturating_sub(BODY_TEXT_OF));
         let room = first.saturating_mul(BODY_TEXT).saturating_add(rest.saturating_mul(LONG_BODY_TEXT));
         self.text_most = self.text_most.saturating_add(room);
     }
 
-    /// Drops the matches of the previous rule. Room for many is released before the response arrives.
+    /// Drops the matches of the previous rule, and frees memory beyond [`MATCHED_ROOM`] matches.
     pub(crate) fn forget_matched(&mut self) {
         self.matched.clear();
         self.matched.shrink_to(MATCHED_ROOM);
     }
 
-    /// Records that the budget was exceeded. A lack of work is the most important reason.
+    /// Records that the budget was exceeded. Spent work replaces any other reason.
     pub(crate) fn exceed(&mut self, over: Over) {
         if over == Over::Work || self.over.is_none() {
             self.over = Some(over);

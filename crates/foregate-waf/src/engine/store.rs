@@ -7,34 +7,37 @@ use super::tx::leading_number;
 use crate::model::PersistentCollection;
 use crate::transform::Transformation;
 
-/// Most records of one shard. A new one beyond that replaces one that has expired, or of the one that ends first.
+/// The most records of one shard. In a full shard, a new record replaces an expired one, or the one that
+/// expires first.
 const RECORDS: usize = 4_096;
-/// The guaranteed size of a record's elements, bytes: names and values, and [`ELEMENT`] for each.
+/// The size that a record can always grow to, bytes. It counts the names and values of its elements, and
+/// [`ELEMENT`] for each.
 const RECORD: usize = 2 << 10;
-/// The size of a record while the records of its shard take less than twice [`ROOM`].
+/// The largest size of a record while its shard takes more than [`ROOM`], but no more than twice that.
 const LARGE_RECORD: usize = 16 << 10;
-/// While the records of a shard take less than this, one may exceed its size: `GLOBAL` has few records, with elements of many clients
-/// in each. Elements are never evicted for others, since a client could otherwise erase the counts of other clients.
+/// While the records of a shard take no more than this, bytes, a single record may have any size: `GLOBAL`
+/// has few records, with elements of many clients in each. Elements are never evicted to make room, since a
+/// client could otherwise erase the counts of other clients.
 const ROOM: usize = 4 << 20;
 /// The number of bytes by which an existing value may always grow: counters have to work when the store is full.
 const GROWTH: usize = 20;
-/// The overhead of an element beside its name and value, bytes.
+/// The overhead of an element in addition to its name and value, bytes.
 const ELEMENT: usize = 128;
-/// Most bytes of a key. A longer one is known by its digest.
+/// The most bytes of a key. For a longer key, its digest is used.
 const KEY: usize = 1_024;
 /// Prefix of the digest of a long key.
 const DIGEST: &[u8] = b"sha1\0";
-/// How many records are known to end first after all were looked at, which is done once a second. With more new ones in
-/// that second, any makes room.
+/// The number of records in the list of those that expire first. The list is made at most once a second from
+/// all records. If more new records than this need room within that second, arbitrary ones are replaced.
 const NEXT: usize = 1_024;
-/// How many locks share the records of a collection.
+/// The number of shards of a collection; each has a lock of its own.
 const SHARDS: usize = 16;
 /// The number of collections.
 const COLLECTIONS: usize = PersistentCollection::User as usize + 1;
 
-/// Collections that outlive transactions, shared by all transactions and by consecutive engines. Each collection holds at most 65,536
-/// records, so a client that creates many of one kind, such as sessions, takes no room from another, such as blocked
-/// addresses. Other processes have stores of their own.
+/// Collections that outlive transactions, shared by all transactions and by consecutive engines. Each
+/// collection has a limit of its own, 65,536 records: a client that creates many sessions, for example, takes
+/// no room from blocked addresses. Other processes have stores of their own.
 #[derive(Debug)]
 pub struct Store {
     shards: [[Mutex<Shard>; SHARDS]; COLLECTIONS],
@@ -49,13 +52,13 @@ type Key = (PersistentCollection, Box<[u8]>);
 #[derive(Debug, Default)]
 struct Shard {
     records: HashMap<Key, Record>,
-    /// The size of all elements.
+    /// The size of all elements, bytes.
     bytes: usize,
-    /// The second in which all records were last looked at for room.
+    /// The second in which all records were last examined to make room.
     looked: Option<u64>,
     /// The second of the last sweep over all records.
     swept: u64,
-    /// The records that expire first, with their times, soonest last.
+    /// The records that expire first, with the times of expiry. The soonest is last.
     next: Vec<(u64, Key)>,
 }
 
@@ -63,9 +66,9 @@ struct Shard {
 struct Record {
     /// The elements by name, in small letters.
     elements: HashMap<Box<[u8]>, Element>,
-    /// When it can be forgotten, in seconds since 1970.
+    /// The time at which the record expires, seconds since 1970.
     until: u64,
-    /// The size of the elements.
+    /// The size of the elements, bytes.
     bytes: usize,
     /// The number of elements that were ever added.
     made: u64,
@@ -75,15 +78,16 @@ struct Record {
 
 #[derive(Debug)]
 struct Element {
-    /// The name, in the spelling that was set first.
+    /// The name, in the spelling with which it was first set.
     name: Box<[u8]>,
-    /// The number of elements before it.
+    /// The number of elements that were added to the record before this one.
     number: u64,
     value: Box<[u8]>,
     until: u64,
     /// The decay: amount, interval in seconds, time of the last reduction.
     loses: Option<(u32, u32, u64)>,
-    /// The size when it was set: overhead, its name twice (it is also the key), and its value.
+    /// The size of the element when it was set, bytes: the overhead, the name twice (because it is also the key),
+    /// and the value.
     bytes: usize,
 }
 
@@ -91,12 +95,12 @@ struct Element {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A record of the store: which collection, under which key.
+/// Identifies a record of the store by its collection and key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle<'a> {
     pub(crate) collection: PersistentCollection,
     pub(crate) key: &'a [u8],
-    /// Now, in seconds since 1970.
+    /// The present time, seconds since 1970.
     pub(crate) now: u64,
 }
 
@@ -116,8 +120,8 @@ impl Store {
         self.shards[key.0 as usize][at].lock()
     }
 
-    /// The elements of these names that a record has, with their values, in the order in which they were made; and how many it
-    /// has.
+    /// The elements of a record whose names are picked, in the order in which they were added. Also returns the
+    /// number of all elements of the record.
     pub(crate) fn elements(
         &self,
         handle: Handle<'_>,
@@ -136,7 +140,7 @@ impl Store {
         (found.into_iter().map(|(_, named)| named).collect(), record.elements.len())
     }
 
-    /// The element of this name.
+    /// The element with this name.
     pub(crate) fn element(&self, handle: Handle<'_>, name: &[u8]) -> Option<NamedValue> {
         let key = handle.key();
         let mut shard = self.shard(&key);
@@ -144,7 +148,7 @@ impl Store {
         Some((element.name.clone(), element.value.clone()))
     }
 
-    /// Sets an element, for `timeout` seconds.
+    /// Sets an element, which expires after `timeout` seconds.
     pub(crate) fn set(
         &self,
         handle: Handle<'_>,
@@ -155,7 +159,8 @@ impl Store {
         self.change(handle, name, timeout, |_| value.into())
     }
 
-    /// Adds to an element, for `timeout` seconds. Missing values and values that are no number count as zero.
+    /// Adds to an element, which then expires after `timeout` seconds. A value that is missing or not a number
+    /// counts as zero.
     pub(crate) fn add(&self, handle: Handle<'_>, name: &[u8], amount: i64, timeout: u32) -> Result<(), Full> {
         self.change(handle, name, timeout, |before| {
             leading_number(before).saturating_add(amount).to_string().into_bytes().into()
@@ -208,7 +213,7 @@ impl Store {
         }
     }
 
-    /// Lets an element end this many seconds from now.
+    /// Lets an element expire this many seconds from now.
     pub(crate) fn expire(&self, handle: Handle<'_>, name: &[u8], seconds: u64) {
         let until = handle.now.saturating_add(seconds);
         self.with(handle, |record| {
@@ -219,7 +224,7 @@ impl Store {
         });
     }
 
-    /// Lets an element lose `amount` every this many seconds.
+    /// Reduces an element by `amount` every `seconds` seconds from now on.
     pub(crate) fn deprecate(&self, handle: Handle<'_>, name: &[u8], amount: u32, seconds: u32) {
         self.with(handle, |record| {
             if let Some(element) = record.find(name, handle.now) {
@@ -239,7 +244,8 @@ impl Store {
 }
 
 impl Handle<'_> {
-    /// The key of the record. Long keys are hashed, so that a client cannot choose keys that no longer count or that an application trims.
+    /// The key of the record. A long key is replaced with its digest. If it were cut or refused instead, a client
+    /// could evade the rules with a long key.
     fn key(&self) -> Key {
         match self.key.get(..KEY) {
             Some(start) if start.len() < self.key.len() => {
@@ -252,13 +258,13 @@ impl Handle<'_> {
 }
 
 impl Record {
-    /// The element of this name, if it has not expired.
+    /// The element with this name, if it has not expired.
     fn find(&mut self, name: &[u8], now: u64) -> Option<&mut Element> {
         let element = self.elements.get_mut(&*lower(name))?;
         element.refresh(now).then_some(element)
     }
 
-    /// Sets an element, which takes this many bytes.
+    /// Sets an element, which takes `bytes` bytes.
     fn put(&mut self, name: &[u8], value: Box<[u8]>, until: u64, bytes: usize) {
         let number = self.made;
         self.made += 1;
@@ -274,7 +280,7 @@ impl Record {
         (element.value, element.until, element.bytes) = (value, until, bytes);
     }
 
-    /// Removes the element of this name if it has expired. Returns the bytes that it took.
+    /// Removes the element with this name if it has expired. Returns the number of bytes that are freed.
     fn forget_expired(&mut self, name: &[u8], now: u64) -> usize {
         let name = lower(name);
         if self.elements.get(&name).is_none_or(|element| element.until > now) {
@@ -285,7 +291,7 @@ impl Record {
         bytes
     }
 
-    /// Removes everything that has expired, once a second. Returns the bytes that it took.
+    /// Removes all expired elements, at most once a second. Returns the number of bytes that are freed.
     fn forget_all_expired(&mut self, now: u64) -> usize {
         if std::mem::replace(&mut self.looked, now) == now {
             return 0;
@@ -333,7 +339,8 @@ impl Shard {
         more == 0 || record + more <= most
     }
 
-    /// Removes expired elements of a record and, if that is not enough, of all records: each at most once a second.
+    /// Removes the expired elements of a record and, if the shard is still half full, those of all records. Does
+    /// each at most once a second.
     fn forget_expired(&mut self, key: &Key, now: u64) {
         if let Some(record) = self.records.get_mut(key) {
             self.bytes -= record.forget_all_expired(now);
@@ -345,7 +352,7 @@ impl Shard {
         }
     }
 
-    /// Removes a record if there is no room.
+    /// Removes a record if there is no room for another.
     fn make_room(&mut self, now: u64) {
         if self.looked.is_none_or(|looked| looked < now) {
             self.looked = Some(now);
@@ -358,7 +365,7 @@ impl Shard {
                 }
                 return;
             };
-            // The record may have been prolonged, or removed and created again.
+            // Since the list was made, the record may have been prolonged, or removed and created again.
             if self.records.get(&key).is_some_and(|record| record.until == until) {
                 self.remove(&key);
             }

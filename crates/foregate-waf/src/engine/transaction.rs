@@ -1,4 +1,5 @@
-//! A request and its response, for the host.
+//! The interface for the host: a transaction takes the parts of a request and its response and returns
+//! verdicts.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,16 +19,16 @@ use super::values::Family;
 use super::verdict::Verdict;
 use crate::model::{BeyondLimit, EngineMode, Phase, RuleId, Variable};
 
-/// The initial state of a transaction.
+/// The options for starting a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Its id, unique among the transactions of a log.
+    /// The id of the transaction, unique among the transactions of a log.
     pub unique_id: Arc<str>,
-    /// When it began, since 1970; the engine itself reads no clock.
+    /// The time at which the transaction began, since 1970. The engine itself reads no clock.
     pub started: Duration,
     /// Overrides `SecRuleEngine`. If neither is set, rules run and stop requests.
     pub mode: Option<EngineMode>,
-    /// Detects only: the report says which verdicts would have been applied.
+    /// If true, rules only detect, and the report tells the verdicts that would have been applied.
     pub dry_run: bool,
 }
 
@@ -41,7 +42,7 @@ pub struct Transaction {
     state: Box<State>,
     unique_id: Arc<str>,
     dry_run: bool,
-    /// The client had its answer before anything was decided.
+    /// Set if the client had its answer before anything was decided.
     answered: bool,
     /// The next phase to run.
     next: usize,
@@ -54,7 +55,7 @@ impl fmt::Debug for Transaction {
 }
 
 impl Transaction {
-    /// A transaction of which nothing is known yet.
+    /// Starts a transaction without any input yet.
     pub fn new(engine: &Arc<Engine>, options: Options) -> Self {
         let plan = &engine.plan;
         let mode = options.mode.or(plan.settings.engine).unwrap_or(EngineMode::On);
@@ -102,22 +103,24 @@ impl Transaction {
         self.intake().request_line(method, target, protocol);
     }
 
-    /// Sets the normal form of the target, which is sent to the origin; to be called after the request line. If it
-    /// differs from the form that the client sent, `REQUEST_URI`, `REQUEST_FILENAME`, `REQUEST_BASENAME` and `PATH_INFO` have two values. A
-    /// rule matches if one of them does; a rule that exempts requests (`allow`, `skipAfter`, `ctl:ruleRemoveById` and the
-    /// like, or one that only sets variables of `TX` to fixed values) uses the normal form alone.
+    /// Sets the normal form of the target, which is sent to the origin. To be called after the request line. If
+    /// the normal form differs from the form that the client sent, `REQUEST_URI`, `REQUEST_FILENAME`,
+    /// `REQUEST_BASENAME` and `PATH_INFO` have two values, and a rule matches if one of the two does. A rule that
+    /// exempts requests uses the normal form alone. Such rules have `allow`, `skipAfter`, `ctl:ruleRemoveById`
+    /// and the like, or only set variables of `TX` to fixed values.
     pub fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
         self.intake().normal_target(path, query);
     }
 
-    /// Sets the requested host in its normal form, with or without port; to be called after the fields. If it differs from
-    /// the field `Host`, `SERVER_NAME` has two values; rules that exempt requests use this one alone.
+    /// Sets the requested host in its normal form, with or without port. To be called after the fields. If the
+    /// host differs from the field `Host`, `SERVER_NAME` has two values; rules that exempt requests use the
+    /// normal form alone.
     pub fn normal_host(&mut self, authority: &[u8]) {
         self.intake().normal_host(authority);
     }
 
-    /// Sets the first line of a request that the parser refused, as it arrived. It is split at
-    /// spaces; without a protocol it is `HTTP/0.9`.
+    /// Sets the first line, as received, of a request that the parser refused. The line is split at
+    /// spaces. If it has no protocol, `HTTP/0.9` is assumed.
     pub fn unreadable(&mut self, line: &[u8]) {
         let mut parts = line.trim_ascii().splitn(2, |byte| *byte == b' ');
         let method = parts.next().unwrap_or_default();
@@ -135,18 +138,18 @@ impl Transaction {
         self.intake().request_field(name, value);
     }
 
-    /// Sets the time since the start, for rules that use it and for expiry.
+    /// Sets the time since the start of the transaction. Rules and the expiry of collections use it.
     pub fn elapsed(&mut self, elapsed: Duration) {
         self.state.clock.elapsed = elapsed;
     }
 
-    /// Sets a function that is called now and then while rules run, to yield the processor. Default: none.
+    /// Sets a function that is called from time to time while rules run, to yield the thread. Default: none.
     pub fn give_way(&mut self, call: fn()) {
         self.state.give_way = call;
     }
 
-    /// Sets a variable of `ENV`, like `setenv`, before the first phase: the way for a host to pass facts to rules. At most
-    /// [`ENVIRONMENT`].
+    /// Sets a variable of `ENV`, like `setenv`, before the first phase. With these, the host passes facts to
+    /// rules. At most [`ENVIRONMENT`] variables.
     pub fn environment(&mut self, name: &[u8], value: &[u8]) {
         if self.state.env.len() < ENVIRONMENT {
             let text = &mut self.state.values.text;
@@ -156,37 +159,39 @@ impl Transaction {
         }
     }
 
-    /// The verdict that a blocking host would have applied so far, while the host only detects; [`Verdict::Pass`] if there is none, or
-    /// if the host blocks. Exemptions count: later rules would not have stopped a request after `allow`, nor rules
-    /// that only detect after `ctl:ruleEngine=DetectionOnly`.
+    /// The verdict that a blocking host would have applied so far, if this host only detects. [`Verdict::Pass`]
+    /// if there is none, or if this host blocks. Exemptions count: after `allow` or
+    /// `ctl:ruleEngine=DetectionOnly`, later rules would not have stopped the request.
     pub fn would(&self) -> Verdict {
         let would = &self.state.would;
         let over = || would.over.map(|status| Verdict::Deny { status, rule: None });
         would.verdict.clone().or_else(over).unwrap_or(Verdict::Pass)
     }
 
-    /// All rules that would have stopped the transaction so far; [`would`](Self::would) has only the first. They are numbers of rules in
-    /// order, after a 0 if the transaction went beyond its budget or a limit.
+    /// The ids of all rules that would have stopped the transaction so far, in ascending order;
+    /// [`would`](Self::would) tells only the first rule. They begin with a 0 if the transaction would have been
+    /// stopped for its budget or a limit.
     pub fn would_stop(&self) -> Vec<RuleId> {
         let would = &self.state.would;
         let limit = would.limited || would.over.is_some();
         limit.then_some(0).into_iter().chain(would.rules.iter().copied()).collect()
     }
 
-    /// Phase 1: the head of the request is there.
+    /// Runs phase 1, after the head of the request.
     pub fn request_headers(&mut self) -> Verdict {
         self.phase(Phase::RequestHeaders)
     }
 
-    /// How many bytes of the request's body rules look at; `None` if they do not look at it. To be asked after phase 1.
+    /// The number of bytes of the request's body that rules read; `None` if they read none. To be called after
+    /// phase 1.
     pub fn request_body_limit(&self) -> Option<u64> {
         let switches = &self.state.switches;
         let looks = switches.request_body && switches.mode != EngineMode::Off && !self.state.allowed.request;
         (looks && !self.state.allowed.transaction).then_some(switches.request_body_limit)
     }
 
-    /// Phase 2: the body of the request has arrived, or as much of it as rules look at; `whole` distinguishes these. It has to be called
-    /// for requests without a body as well.
+    /// Runs phase 2 on the body of the request. If `whole` is false, `body` is only the part that rules read. Has
+    /// to be called for requests without a body as well.
     pub fn request_body(&mut self, body: &[u8], whole: bool) -> Verdict {
         if self.state.switches.request_body && self.next <= Phase::RequestBody as usize {
             self.run_up_to(Phase::RequestBody);
@@ -202,7 +207,8 @@ impl Transaction {
         }
     }
 
-    /// Denies a request whose body is unreadable, unless the rules handle that themselves or use no body.
+    /// Denies a request whose body is unreadable, unless the rules check for unreadable bodies themselves or use
+    /// no body.
     fn refuse_unreadable(&mut self) -> Verdict {
         if self.request_body_limit().is_none() {
             return Verdict::Pass;
@@ -214,16 +220,16 @@ impl Transaction {
         self.verdict()
     }
 
-    /// Denies a request for its body, if `SecRequestBodyLimitAction` demands it.
+    /// Denies a request whose body exceeds the limit, if `SecRequestBodyLimitAction` demands it.
     fn reject_body(&mut self) {
         if self.engine.plan.settings.request_body_limit_action == BeyondLimit::Reject {
             self.deny_for("SecRequestBodyNoFilesLimit");
         }
     }
 
-    /// Denies the request with 413 because its body exceeds this limit, if rules may stop requests. Otherwise the denial is recorded as
-    /// hypothetical. If rules have switched themselves off, or only detect, there is no denial; in the latter case the limit is still
-    /// noted.
+    /// Denies the request with 413 because its body exceeds this limit, if the host lets rules stop requests.
+    /// Otherwise the denial is recorded as hypothetical. If a rule has switched the engine off or to detection,
+    /// there is neither; in detection, the report still tells the limit.
     pub fn deny_for(&mut self, limit: &'static str) -> Verdict {
         if self.deny(413) {
             self.state.beyond = Some(limit);
@@ -250,7 +256,7 @@ impl Transaction {
         is_first
     }
 
-    /// Phase 3: the head of the response is there.
+    /// Runs phase 3, after the head of the response.
     pub fn response_headers<'a>(
         &mut self,
         status: u16,
@@ -264,8 +270,8 @@ impl Transaction {
         self.phase(Phase::ResponseHeaders)
     }
 
-    /// The number of bytes of the response's body that rules read; `None` if they read none, by its type or by
-    /// decision of a rule. To be called after phase 3.
+    /// The number of bytes of the response's body that rules read; `None` if they read none, because of its type
+    /// or because a rule says so. To be called after phase 3.
     pub fn response_body_limit(&self) -> Option<u64> {
         let switches = &self.state.switches;
         if !switches.response_body || switches.mode == EngineMode::Off || self.state.allowed.transaction {
@@ -275,7 +281,7 @@ impl Transaction {
         self.engine.looks_at_type(kind).then_some(switches.response_body_limit)
     }
 
-    /// Phase 4: the body of the response is there, or as much of it as rules look at.
+    /// Runs phase 4 on the body of the response. If `whole` is false, `body` is only the part that rules read.
     pub fn response_body(&mut self, body: &[u8], whole: bool) -> Verdict {
         if self.state.switches.response_body && self.next <= Phase::ResponseBody as usize {
             self.state.add_room(body.len());
@@ -286,7 +292,7 @@ impl Transaction {
         self.phase(Phase::ResponseBody)
     }
 
-    /// The response was sent: verdicts of phases that have not run no longer apply.
+    /// Tells the transaction that the response was sent. Verdicts of phases that run later have no effect.
     pub fn answered(&mut self) {
         self.answered |= self.state.verdict.is_none();
     }
@@ -298,12 +304,13 @@ impl Transaction {
         self.report()
     }
 
-    /// The report of a transaction whose rest was lost: no further rule runs.
+    /// Ends the transaction without running further rules, because the rest of its input was lost. Returns the
+    /// report.
     pub fn lost(self) -> Report {
         self.report()
     }
 
-    /// A variable of `TX` as text, for tests and explanations; `None` where it is not set.
+    /// The value of a variable of `TX` as text, for tests and explanations; `None` if it is not set.
     pub fn variable(&self, name: &str) -> Option<Vec<u8>> {
         let names = &self.engine.plan.names;
         let lower = name.to_ascii_lowercase();
@@ -322,12 +329,13 @@ impl Transaction {
         self.state.verdict.clone().unwrap_or(Verdict::Pass)
     }
 
-    /// The work so far, in units of [`Limits::work`](super::TransactionLimits::work), by which expensive requests can be recognised.
+    /// The work so far, in units of [`Limits::work`](super::TransactionLimits::work). Expensive requests can be
+    /// recognised by it.
     pub fn work(&self) -> u64 {
         self.engine.plan.limits.work.saturating_sub(self.state.work)
     }
 
-    /// The size of its text, bytes: received text, variables and transformed values.
+    /// The size of the transaction's text, bytes: received text, variables and transformed values.
     pub fn text(&self) -> usize {
         self.state.values.text.len()
     }
@@ -337,11 +345,11 @@ impl Transaction {
         self.state.over
     }
 
-    /// Runs the phases before this one that have not been run.
+    /// Runs the phases before this one that have not run yet.
     fn run_up_to(&mut self, phase: Phase) {
         while self.next < phase as usize {
             let missing = Phase::ALL[self.next];
-            // A response that never was has nothing that rules could look at.
+            // If there was no response, rules have nothing to look at in its phases.
             let reached = missing <= Phase::RequestBody
                 || self.state.values.scalar_place(Variable::ResponseStatus).is_some();
             if reached {
@@ -421,7 +429,7 @@ impl Transaction {
     }
 }
 
-/// Fields of a head, secrets hidden.
+/// The fields of a head, with secrets hidden.
 pub(crate) fn shown_fields(state: &State, family: Family) -> Vec<(String, String)> {
     let text = &state.values.text;
     let show = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

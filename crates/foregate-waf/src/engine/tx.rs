@@ -1,7 +1,7 @@
 //! `TX`: the variables that rules set.
 //!
-//! Names that the rules write out have a slot each, known when they are compiled, and a value is sixteen bytes: starting
-//! a transaction copies the slots' values at its beginning, and a rule that adds to a score is an addition.
+//! Each name that rules write out has a slot with a fixed number. A variable is then read and set by an
+//! index, without a lookup: a rule that adds to a score only performs an addition.
 
 use super::values::{Span, Text, push_decimal};
 use foldhash::HashMap;
@@ -9,14 +9,14 @@ use foldhash::HashMap;
 /// A value of a variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Not set.
+    /// The variable is not set.
     #[default]
     Unset,
     /// A number.
     Number(i64),
-    /// Text from the rules: its place in [`Names::constants`].
+    /// A text from the rules: its index in [`Names::constants`].
     Constant(u32),
-    /// Text of the transaction.
+    /// A piece of the transaction's text.
     Text(Span),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The slot of a name; a new one if it has none yet. Case does not matter. Nothing beyond 65,534 names.
+    /// The slot of a name, in any case; a new name gets a new slot. `None` if there are too many names.
     pub(crate) fn intern(&mut self, name: &[u8]) -> Option<Slot> {
         let lower = name.to_ascii_lowercase().into_boxed_slice();
         if let Some(slot) = self.by_name.get(&lower) {
@@ -59,7 +59,7 @@ impl Names {
         self.names.len()
     }
 
-    /// Keeps a text.
+    /// Stores a constant text and returns its index.
     pub(crate) fn constant(&mut self, text: &[u8]) -> u32 {
         if let Some(place) = self.constants.iter().position(|known| **known == *text) {
             return place as u32;
@@ -68,12 +68,12 @@ impl Names {
         self.constants.len() as u32 - 1
     }
 
-    /// A text that was kept.
+    /// The constant text with this index.
     pub(crate) fn text(&self, constant: u32) -> &[u8] {
         self.constants.get(constant as usize).map(AsRef::as_ref).unwrap_or_default()
     }
 
-    /// The value that a text stands for: a number where its decimal form is that text.
+    /// The value for a text: a number if the text is exactly its decimal form, and otherwise a constant.
     pub(crate) fn value(&mut self, text: &[u8]) -> Value {
         match exact_number(text) {
             Some(number) => Value::Number(number),
@@ -97,8 +97,8 @@ pub(crate) fn exact_number(text: &[u8]) -> Option<i64> {
     canonical.then_some(number)
 }
 
-/// The number that a text begins with, after white space and a sign; zero where there is none. Numbers beyond 64 bits
-/// are the nearest one.
+/// The number at the start of a text, after optional white space and a sign; zero if there is none. A number
+/// that does not fit into 64 bits becomes the nearest one that does.
 pub(crate) fn leading_number(text: &[u8]) -> i64 {
     let text = text.trim_ascii_start();
     let (negative, digits) = match text {
@@ -130,12 +130,12 @@ pub(crate) struct Variables {
     slots: Vec<Value>,
     made: Vec<MadeVariable>,
     by_made_name: HashMap<u64, u32>,
-    /// Its key is the process's own, so that a client cannot aim at collisions.
+    /// Its key is random in each process, so that a client cannot cause collisions.
     hasher: foldhash::quality::RandomState,
 }
 
 impl Variables {
-    /// Starts with this many slots, none of them set.
+    /// Prepares this many slots, none of them set.
     pub(crate) fn start(&mut self, slots: usize) {
         self.slots.clear();
         self.slots.resize(slots, Value::Unset);
@@ -162,23 +162,24 @@ impl Variables {
         &self.slots
     }
 
-    /// Variables under made names, in the order in which they were set first.
+    /// The variables with names made from the request, in the order in which they were first set.
     pub(crate) fn made(&self) -> &[MadeVariable] {
         &self.made
     }
 
-    /// The variable of a made name. Names are the same where they differ in case only.
+    /// The position of the variable with a name made from the request, in any case.
     pub(crate) fn find_made(&self, name: &[u8], text: &Text) -> Option<usize> {
         let at = *self.by_made_name.get(&self.hash(name))? as usize;
         self.made.get(at).filter(|made| text.get(made.name).eq_ignore_ascii_case(name)).map(|_| at)
     }
 
-    /// The value of a made name.
+    /// The value of the variable with a name made from the request.
     pub(crate) fn get_made(&self, name: &[u8], text: &Text) -> Value {
         self.find_made(name, text).map_or(Value::Unset, |at| self.made[at].value)
     }
 
-    /// Sets the variable of a made name; `false` when there are `limit` already.
+    /// Sets the variable with a name made from the request. Returns false if it is new and there are `limit`
+    /// already.
     pub(crate) fn set_made(&mut self, name: Span, value: Value, text: &Text, limit: usize) -> bool {
         if let Some(at) = self.find_made(text.get(name), text) {
             self.made[at].value = value;
@@ -193,8 +194,8 @@ impl Variables {
         true
     }
 
-    /// A hash of a name without its case. If two names of one transaction collide, the later takes the earlier's place
-    /// in the index.
+    /// A hash of a name, in which case does not matter. If two names of a transaction have the same hash, the
+    /// index finds only the later one.
     fn hash(&self, name: &[u8]) -> u64 {
         use std::hash::{BuildHasher, Hasher};
         let mut hasher = self.hasher.build_hasher();

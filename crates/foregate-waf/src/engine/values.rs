@@ -1,4 +1,5 @@
-//! The request and response as rules see them: names and values in families, all text in one buffer.
+//! The request and response as rules see them: names and values, grouped in families. All text is in one
+//! buffer.
 //!
 //! Text is referenced by [`Span`], never by pointer: a value, a captured part of it, and a variable
 //! that was set to it are eight bytes each, and a match copies nothing.
@@ -21,7 +22,7 @@ impl Span {
         self.len as usize
     }
 
-    /// A part of this piece, clipped at its end.
+    /// A part of this piece. The bounds are clipped at the piece's end.
     pub(crate) fn part(self, from: usize, to: usize) -> Self {
         let from = from.min(self.len());
         let to = to.clamp(from, self.len());
@@ -29,14 +30,14 @@ impl Span {
     }
 }
 
-/// All text of a transaction: it only grows.
+/// All text of a transaction, in one buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Text {
     bytes: Vec<u8>,
 }
 
 impl Text {
-    /// Appends a piece. A piece that does not fit into 4 GiB becomes empty; limits are far below that.
+    /// Appends a piece. A piece that does not fit into 4 GiB becomes empty; the limits of text are far below that.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
         let start = self.bytes.len();
         if start + piece.len() > u32::MAX as usize {
@@ -68,14 +69,14 @@ impl Text {
         self.bytes.truncate(len);
     }
 
-    /// Bytes held.
+    /// The length of the text, bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// Lists of values of one kind. Arguments of the query and of the body are in one list, those of the query first, so
-/// that `ARGS` and its two halves are ranges of it.
+/// A list of values of one kind. Arguments of the query and of the body are in one family, those of the query
+/// first. `ARGS`, `ARGS_GET` and `ARGS_POST` are therefore ranges of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Family {
@@ -93,7 +94,7 @@ pub(crate) enum Family {
     CookieNames,
     /// File names that the client gave to uploaded files.
     Files,
-    /// Names of the form's fields that uploaded files.
+    /// Names of the form fields with which files were uploaded.
     FileNames,
     /// Sizes of uploaded files.
     FileSizes,
@@ -131,14 +132,14 @@ pub(crate) enum Half {
     Body,
 }
 
-/// Bytes of text that most requests do not exceed, transformed values among them.
+/// The initial capacity for text, bytes. Most requests do not exceed it, including transformed values.
 const TEXT_ROOM: usize = 8 << 10;
-/// Fields and arguments that most requests do not exceed.
+/// The initial capacity for fields and arguments, which most requests do not exceed.
 const UNITS_ROOM: usize = 16;
-/// Scalars that a request and its response have.
+/// The initial capacity for the scalars of a request and its response.
 const SCALARS_ROOM: usize = 32;
 
-/// One name and value.
+/// A name and its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit {
     /// The name as received; empty for a scalar.
@@ -147,11 +148,12 @@ pub(crate) struct Unit {
     pub(crate) value: Span,
     /// The number of the name among the names that rules mention for this family; [`UNNAMED`] for others.
     pub(crate) known: u16,
-    /// The interest of the current phase that applies to it.
+    /// The number of the interest that applies to the value in the current phase.
     pub(crate) interest: u16,
-    /// Where its transformed values begin in the phase's list; [`UNCHANGED`]: each is the value itself; [`UNFED`].
+    /// The position of its transformed values in the phase's list. [`UNCHANGED`] if each of them is the value
+    /// itself, and [`UNFED`] if they were not prepared.
     pub(crate) forms: u32,
-    /// The start of its candidates in the phase's list of words; [`UNFED`] if it has none.
+    /// The position of its candidates in the phase's list of words; [`UNFED`] if they were not computed.
     pub(crate) candidates: u32,
 }
 
@@ -159,7 +161,7 @@ pub(crate) struct Unit {
 pub(crate) const UNNAMED: u16 = u16::MAX;
 /// [`Unit::forms`] of a value that no transformation of the phase changes.
 pub(crate) const UNCHANGED: u32 = u32::MAX - 1;
-/// Nothing was prepared.
+/// [`Unit::forms`] and [`Unit::candidates`] of a value that was not prepared.
 pub(crate) const UNFED: u32 = u32::MAX;
 
 impl Unit {
@@ -173,16 +175,17 @@ impl Unit {
 pub(crate) struct Values {
     pub(crate) text: Text,
     families: [Vec<Unit>; FAMILIES],
-    /// How many values of arguments came in the target, and how many names.
+    /// The number of argument values that came from the query, and the number of argument names.
     from_query: (usize, usize),
     /// The position of a scalar in its family, plus one; zero if it has no value.
     scalars: Vec<u8>,
-    /// The positions of normal forms, for scalars that were sent in another form; mostly empty.
+    /// The positions of the normal forms, for scalars that were sent in another form. Usually empty.
     normal: Vec<(Variable, u8)>,
 }
 
 impl Values {
-    /// With the capacity that most requests need, to avoid moves while it grows.
+    /// Creates an empty collection with the capacity that most requests need, so that it is seldom moved while it
+    /// grows.
     pub(crate) fn with_room() -> Self {
         let mut values = Self::default();
         values.text.bytes.reserve(TEXT_ROOM);
@@ -198,7 +201,7 @@ impl Values {
         self.families[family as usize].push(Unit::new(name, value, known));
     }
 
-    /// From now on, arguments come from the body.
+    /// Marks the end of the query: arguments that are added later come from the body.
     pub(crate) fn end_of_query(&mut self) {
         let len = |family: Family| self.families[family as usize].len();
         self.from_query = (len(Family::Args), len(Family::ArgNames));
@@ -220,7 +223,7 @@ impl Values {
         }
     }
 
-    /// Gives a scalar, besides the value that was sent, the normal form of it. Once for each.
+    /// Adds the normal form of a scalar to the value that was sent. To be called at most once for each scalar.
     pub(crate) fn set_normal(&mut self, scalar: Variable, value: Span) {
         let units = &mut self.families[Family::Scalars as usize];
         if let Ok(place) = u8::try_from(units.len()) {
@@ -229,7 +232,7 @@ impl Values {
         }
     }
 
-    /// The position of a scalar's normal form in its family, if it was sent in another form.
+    /// The position of a scalar's normal form in its family; `None` if it was sent in that form.
     #[inline]
     pub(crate) fn normal_place(&self, scalar: Variable) -> Option<usize> {
         self.normal.iter().find(|(known, _)| *known == scalar).map(|(_, place)| usize::from(*place))
@@ -260,7 +263,7 @@ impl Values {
         self.scalars.get(scalar as usize).and_then(|place| usize::from(*place).checked_sub(1))
     }
 
-    /// The range of a family that a variable means.
+    /// The range of a family that a variable refers to.
     #[inline]
     pub(crate) fn range(&self, family: Family, half: Half) -> std::ops::Range<usize> {
         let len = self.families[family as usize].len();
@@ -278,7 +281,7 @@ impl Values {
         &self.families[family as usize]
     }
 
-    /// The values of a family, to be prepared.
+    /// The values of a family, for preparing them.
     pub(crate) fn units_mut(&mut self, family: Family) -> &mut [Unit] {
         &mut self.families[family as usize]
     }

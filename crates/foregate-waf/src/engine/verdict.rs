@@ -9,21 +9,21 @@ pub enum Verdict {
     Pass,
     /// The request is answered with this status.
     Deny {
-        /// 100 to 999.
+        /// The status, 100 to 999.
         status: u16,
-        /// The rule that said so; `None` if the transaction went beyond its budget or a limit.
+        /// The rule that decided; `None` if the transaction exceeded its budget or a limit.
         rule: Option<RuleId>,
     },
     /// The client is redirected.
     Redirect {
-        /// 300 to 399.
+        /// The status, 300 to 399.
         status: u16,
-        /// The target, bytes as the rule made them.
+        /// The target, in the bytes that the rule produced.
         to: Vec<u8>,
         /// The rule that decided.
         rule: RuleId,
     },
-    /// Its connection is closed without an answer.
+    /// The connection is closed without an answer.
     Drop {
         /// The rule that decided.
         rule: RuleId,

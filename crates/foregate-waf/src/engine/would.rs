@@ -1,31 +1,32 @@
-//! The hypothetical verdict of a transaction whose host only detects.
+//! The hypothetical verdict of a transaction if its host only detects.
 
 use super::state::Allowed;
 use super::verdict::Verdict;
 use crate::model::{AllowScope, EngineMode, Phase, RuleId};
 
-/// The verdict that a blocking host would have applied. In detection all rules run and are reported;
-/// those that a blocking host would have skipped, or that only detect, do not count here.
+/// The verdict that a blocking host would have applied. In detection, all rules run and are reported. Rules
+/// that a blocking host would have skipped do not count here, nor rules while the engine would only detect.
 #[derive(Debug)]
 pub(crate) struct Would {
     /// The mode that the engine would be in.
     mode: EngineMode,
     /// The exemptions that would apply.
     allowed: Allowed,
-    /// The phase of which no further rule would have run.
+    /// The phase that `allow:phase` would have ended: its further rules would not have run.
     ended: Option<Phase>,
-    /// The verdict of the first rule that would have stopped it, or of a limit of the host before.
+    /// The verdict of the first rule that would have stopped the transaction, or of an earlier limit of the host.
     pub(crate) verdict: Option<Verdict>,
-    /// The rules that would have stopped it, in the order of their numbers.
+    /// The rules that would have stopped the transaction, in the order of their ids.
     pub(crate) rules: Vec<RuleId>,
-    /// The status of a transaction that is over its budget, if it would have been stopped for that.
+    /// The status with which the transaction would have been stopped because it is over its budget.
     pub(crate) over: Option<u16>,
-    /// Set if a limit of the host would have stopped it.
+    /// Set if a limit of the host would have stopped the transaction.
     pub(crate) limited: bool,
 }
 
 impl Would {
-    /// Starts with the engine's mode: in detection, operators want to see the hypothetical verdict.
+    /// Starts with the mode of the engine. A mode that only detects counts as blocking, since operators want to
+    /// see the hypothetical verdict.
     pub(crate) fn new(mode: EngineMode) -> Self {
         let mode = if mode == EngineMode::DetectionOnly { EngineMode::On } else { mode };
         Self {
@@ -48,14 +49,14 @@ impl Would {
         self.ended != Some(phase) && !self.allowed.covers(phase)
     }
 
-    /// A rule of this phase switches the engine.
+    /// Records that a rule of this phase has switched the engine to a mode.
     pub(crate) fn switch(&mut self, mode: EngineMode, phase: Phase) {
         if self.runs(phase) {
             self.mode = mode;
         }
     }
 
-    /// A rule of this phase lets the request through.
+    /// Records that a rule of this phase has allowed the request.
     pub(crate) fn allow(&mut self, scope: AllowScope, phase: Phase) {
         if self.is_on() && self.runs(phase) {
             self.allowed.add(scope);
@@ -63,7 +64,7 @@ impl Would {
         }
     }
 
-    /// A rule of this phase is against the request.
+    /// Records that a rule of this phase would stop the request.
     pub(crate) fn stop(&mut self, rule: RuleId, verdict: Verdict, phase: Phase) {
         if !self.is_on() || !self.runs(phase) {
             return;
@@ -74,7 +75,7 @@ impl Would {
         self.verdict.get_or_insert(verdict);
     }
 
-    /// The transaction is over its budget in this phase, and would be answered with this status.
+    /// Records that the transaction is over its budget in this phase and would be answered with this status.
     pub(crate) fn exceed(&mut self, status: u16, phase: Phase) {
         if self.is_on() && self.runs(phase) {
             self.over = Some(status);

@@ -1,10 +1,10 @@
-//! Tokens folded to the few that tell injections from other texts.
+//! Folds the tokens of an input to the few that distinguish injections from other texts.
 
 use super::token::{InjectionToken, MAX_TEXT, TokenKind};
 use super::tokenizer::Tokenizer;
 use super::words::kind_of;
 
-/// How many tokens a fingerprint has at most.
+/// The most tokens of a fingerprint.
 pub(super) const MAX_TOKENS: usize = 5;
 
 /// Words that are functions before a parenthesis, and functions or names otherwise.
@@ -39,11 +39,12 @@ impl FoldedTokens {
     }
 }
 
-/// Reads and folds tokens until there are as many as a fingerprint has, or no more.
+/// Reads and folds tokens until there are enough for a fingerprint, or until the input ends.
 pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> FoldedTokens {
     let mut fold =
         Fold { tokenizer, tokens: Default::default(), filled: 0, left: 0, more: true, comment: None };
-    // Comments, parentheses and signs at the beginning say nothing.
+    // Comments, opening parentheses, types and signs at the beginning are skipped: they tell nothing about an
+    // injection.
     let first = loop {
         let Some(token) = fold.tokenizer.next() else { return FoldedTokens::default() };
         if !token.is_any(&[TokenKind::Comment, TokenKind::LeftParenthesis, TokenKind::Type])
@@ -61,7 +62,7 @@ pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> FoldedTokens {
                 fold.tokens[len] = comment;
                 len + 1
             } else {
-                // One more may have been read to classify the fifth.
+                // A sixth token may have been read to classify the fifth.
                 len.min(MAX_TOKENS)
             }
         }
@@ -74,24 +75,24 @@ struct Fold<'a, 'b> {
     tokens: [InjectionToken; MAX_TOKENS + 1],
     /// The number of tokens in `tokens`.
     filled: usize,
-    /// The number of folded tokens.
+    /// The number of tokens that are already folded.
     left: usize,
     more: bool,
-    /// The last comment, if no token followed it.
+    /// The last comment, if no other token has followed it.
     comment: Option<InjectionToken>,
 }
 
 /// The effect of a folding rule.
 enum FoldChange {
-    /// Nothing: the rule does not apply.
+    /// The rule does not apply.
     Nothing,
-    /// Something: look again.
+    /// The rule has changed the tokens: all rules are tried again.
     Again,
     /// The input cannot be interpreted, so it counts as malicious.
     Evil,
 }
 
-/// The number of tokens at the end.
+/// The number of tokens that are left when folding ends.
 enum FoldEnd {
     Whole(usize),
     /// The last of them is malicious.
@@ -126,7 +127,7 @@ impl Fold<'_, '_> {
         }
     }
 
-    /// Folds five tokens that are only a part of an expression into their first.
+    /// If there are five tokens that are only a part of an expression, folds them into one.
     fn restart_when_full(&mut self) {
         use TokenKind::{Bareword, Comma, LeftParenthesis, Number, Operator, RightParenthesis};
         if self.filled < MAX_TOKENS {
@@ -151,7 +152,7 @@ impl Fold<'_, '_> {
         }
     }
 
-    /// Reads until there are `wanted` tokens that are not folded.
+    /// Reads until there are `wanted` tokens that are not folded yet.
     fn fill(&mut self, wanted: usize) {
         while self.more && self.filled <= MAX_TOKENS && self.filled - self.left < wanted {
             match self.tokenizer.next() {
@@ -166,14 +167,14 @@ impl Fold<'_, '_> {
         }
     }
 
-    /// Removes the last `count` tokens and continues at `left`.
+    /// Removes the last `count` tokens; folding continues at the token `left`.
     fn drop(&mut self, count: usize, left: usize) -> FoldChange {
         self.filled -= count;
         self.left = left;
         FoldChange::Again
     }
 
-    /// Replaces the token before the last with the last one.
+    /// Replaces the token at `place` with the one after it.
     fn replace(&mut self, place: usize) {
         self.tokens[place] = self.tokens[place + 1];
     }
@@ -194,7 +195,7 @@ impl Fold<'_, '_> {
         }
         let place = &mut self.tokens[left];
         match (first.kind, second.kind) {
-            // A function, but for Transact-SQL, where it begins a statement.
+            // `IF` is a function, but in Transact-SQL it begins a statement.
             (K::Semicolon, K::Function)
                 if second.text().len() > 1 && second.text()[..2].eq_ignore_ascii_case(b"IF") =>
             {
@@ -223,7 +224,7 @@ impl Fold<'_, '_> {
                 self.drop(1, 0)
             }
             (K::Collate, K::Bareword) => {
-                // There are too many collations for a list.
+                // There are too many collations to list, so every word with an underscore counts as one.
                 if second.text().split(|byte| *byte == 0).next().is_some_and(|name| name.contains(&b'_')) {
                     self.tokens[left + 1].kind = K::Type;
                     self.left = 0;
@@ -231,7 +232,7 @@ impl Fold<'_, '_> {
                 FoldChange::Nothing
             }
             (K::Backslash, _) if second.is_arithmetic() => {
-                // `\%1` is `0 % 1` to Transact-SQL.
+                // Transact-SQL reads `\%1` as `0 % 1`.
                 place.kind = K::Number;
                 self.drop(0, 0)
             }
@@ -280,13 +281,13 @@ impl Fold<'_, '_> {
                 _,
                 K::Number | K::Bareword | K::Variable | K::Text | K::Function,
             ) if unary => self.skip_sign(1),
-            // One more token back: `1,-1` is `1`.
+            // The comma goes as well: `1,-1` becomes `1`.
             (K::Comma, _, K::Number | K::Bareword | K::Variable | K::Text) if unary => self.skip_sign(3),
             (K::Comma, _, K::Function) if unary => self.skip_sign(1),
             (K::Bareword, K::Dot, K::Bareword) => self.drop(2, 0),
             (K::Expression, K::Dot, K::Bareword) => self.skip_sign(1),
             (K::Function, K::LeftParenthesis, third) if third != K::RightParenthesis => {
-                // A function without parameters is not a function if it has arguments.
+                // `USER` takes no arguments, so with arguments it is not this function.
                 if first.is_word("USER") {
                     self.tokens[left].kind = K::Bareword;
                 }
@@ -296,14 +297,14 @@ impl Fold<'_, '_> {
         }
     }
 
-    /// Leaves out the second of three tokens, and `count` at the end.
+    /// Replaces the second of three tokens with the third, and removes the last `count` tokens.
     fn skip_sign(&mut self, count: usize) -> FoldChange {
         self.replace(self.left + 1);
         self.drop(count, 0)
     }
 }
 
-/// Two words that are one together, as `UNION ALL`.
+/// Merges two words that form one token, such as `UNION ALL`.
 fn merge(first: &InjectionToken, second: &InjectionToken) -> Option<InjectionToken> {
     use TokenKind as K;
     const PARTS: [TokenKind; 8] =

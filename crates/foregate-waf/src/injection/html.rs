@@ -1,4 +1,4 @@
-//! Splits text into tokens of HTML, as browsers read it, including old ones.
+//! Splits text into tokens of HTML in the way of browsers, including old ones.
 
 use memchr::{memchr, memchr_iter};
 
@@ -20,7 +20,7 @@ pub(super) enum HtmlToken {
 pub(super) enum Start {
     Text,
     Tag,
-    /// In the value of an attribute after this quote.
+    /// In the value of an attribute that began with this quote.
     Value(u8),
 }
 
@@ -81,7 +81,7 @@ impl<'a> Html<'a> {
         self.input.get(self.at..).unwrap_or_default()
     }
 
-    /// A token of the next `len` bytes, after which `skip` are left out.
+    /// Returns the next `len` bytes as a token, and skips `skip` bytes after it.
     fn emit(&mut self, kind: HtmlToken, len: usize, skip: usize, state: TokenizerState) -> HtmlPiece<'a> {
         let token = &self.rest()[..len];
         self.at += len + skip;
@@ -89,7 +89,7 @@ impl<'a> Html<'a> {
         Some((kind, token))
     }
 
-    /// A token of all that is left.
+    /// Returns the rest of the input as a token.
     fn emit_rest(&mut self, kind: HtmlToken) -> HtmlPiece<'a> {
         let token = self.rest();
         self.at = self.input.len();
@@ -166,14 +166,15 @@ impl<'a> Html<'a> {
         }
     }
 
-    /// At the `>` of a tag.
+    /// Reads the `>` at the end of a tag.
     fn tag_name_end(&mut self) -> HtmlPiece<'a> {
         self.closing = false;
         let at_end = self.at + 1 >= self.input.len();
         self.emit(HtmlToken::TagEnd, 1, 0, if at_end { TokenizerState::End } else { TokenizerState::Text })
     }
 
-    /// The next byte that is no white space. The original takes `\xff` for the end of the input.
+    /// Skips white space and returns the next byte. libinjection takes `\xff` for the end of the input, and so
+    /// does this.
     fn skip_white(&mut self) -> Option<u8> {
         let rest = self.rest();
         let white = rest.iter().take_while(|byte| is_white(**byte)).count();
@@ -181,7 +182,7 @@ impl<'a> Html<'a> {
         rest.get(white).copied().filter(|byte| *byte != 0xff)
     }
 
-    /// After a slash in a tag.
+    /// Reads the text after a slash in a tag.
     fn self_closing(&mut self) -> HtmlPiece<'a> {
         if self.rest().first()? == &b'>' {
             self.at -= 1;
@@ -289,7 +290,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    /// After `<!`.
+    /// Reads the declaration or comment after `<!`.
     fn declaration(&mut self) -> HtmlPiece<'a> {
         let rest = self.rest();
         if rest.len() >= 7 && rest[..7].eq_ignore_ascii_case(b"DOCTYPE") {
@@ -312,7 +313,7 @@ impl<'a> Html<'a> {
         self.bogus_comment()
     }
 
-    /// Up to `-->` or `-!>`, where zero bytes may stand after the first dash.
+    /// Reads a comment up to `-->` or `-!>`. Zero bytes are allowed after the first dash of these.
     fn comment(&mut self) -> HtmlPiece<'a> {
         let rest = self.rest();
         for dash in memchr_iter(b'-', rest) {

@@ -1,6 +1,6 @@
 //! SQL injection and cross-site scripting, found by tokens rather than patterns.
 //!
-//! Both agree on every input with libinjection 3.9.2, which ModSecurity 3 uses, and take linear time.
+//! Both give the same results as libinjection 3.9.2, which ModSecurity 3 uses, and take linear time.
 
 mod fold;
 mod html;

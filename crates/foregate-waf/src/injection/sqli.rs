@@ -1,4 +1,4 @@
-//! SQL injection.
+//! Detection of SQL injection.
 
 use memchr::{memchr, memmem};
 
@@ -7,7 +7,7 @@ use super::token::{InjectionToken, TokenKind};
 use super::tokenizer::{Reading, Tokenizer};
 use super::words::is_injection;
 
-/// The kinds of tokens by which an injection was recognised, a letter for each.
+/// The kinds of the tokens by which an injection was recognised, each as one letter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     letters: [u8; MAX_TOKENS],
@@ -28,7 +28,7 @@ impl Fingerprint {
         &self.letters[..usize::from(self.len)]
     }
 
-    /// Up to five letters of ASCII.
+    /// The fingerprint as up to five ASCII letters.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.letters()).unwrap_or_default()
     }
@@ -46,7 +46,8 @@ impl std::fmt::Debug for Fingerprint {
     }
 }
 
-/// Returns a fingerprint if the input, inserted into an SQL statement, would change it: by itself, or after an opening quote.
+/// Returns a fingerprint if the input would change an SQL statement when it is inserted there, either by
+/// itself or after an opening quote.
 pub fn sqli(input: &[u8]) -> Option<Fingerprint> {
     if is_one_token(input) {
         return None;
@@ -70,13 +71,15 @@ fn is_one_token(input: &[u8]) -> bool {
     }
 }
 
-/// As the standard says, and as MySQL does where that makes a difference.
+/// Reads the input by the SQL standard. If that finds nothing and MySQL may read the input differently, reads
+/// it by MySQL's rules.
 fn read(input: &[u8], quote: Option<u8>) -> Option<Fingerprint> {
     let (found, ambiguous) = judge(input, Reading { quote, mysql: false });
     found.or_else(|| ambiguous.then(|| judge(input, Reading { quote, mysql: true }).0)?)
 }
 
-/// The fingerprint found, and true if MySQL may read the input differently.
+/// Reads the input in one way. Returns the fingerprint of an injection, if found, and true if MySQL may read
+/// the input differently.
 fn judge(input: &[u8], reading: Reading) -> (Option<Fingerprint>, bool) {
     let mut tokenizer = Tokenizer::new(input, reading);
     let mut folded = fold(&mut tokenizer);
@@ -88,7 +91,7 @@ fn judge(input: &[u8], reading: Reading) -> (Option<Fingerprint>, bool) {
     (is_found.then_some(fingerprint), tokenizer.ambiguous)
 }
 
-/// A single tick at the end begins a comment to PHP's users of MySQL.
+/// Turns a single tick at the end into a comment, as PHP programs with MySQL read it.
 fn close_with_tick(folded: &mut FoldedTokens) {
     if folded.tokens().len() <= 2 {
         return;
@@ -103,21 +106,21 @@ fn close_with_tick(folded: &mut FoldedTokens) {
     }
 }
 
-/// Returns true for inputs with the fingerprint of an injection that are common in ordinary text.
+/// Returns true for inputs that have the fingerprint of an injection, but are common in ordinary text.
 fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[InjectionToken], read: usize) -> bool {
     let letters = fingerprint.letters();
     if letters.len() > 1
         && letters.last() == Some(&(TokenKind::Comment as u8))
         && memmem::find(input, b"sp_password").is_some()
     {
-        // Keeps a statement out of the log of Microsoft's server.
+        // `sp_password` in a comment keeps the statement out of the log of Microsoft's SQL Server.
         return false;
     }
     match (letters, tokens) {
         ([_, _], [first, second]) => is_harmless_pair(input, first, second, read),
         ([_, _, _], [first, second, third]) => match letters {
             b"sos" | b"s&s" => {
-                // `foo" + "bar` without the quotes at both ends.
+                // An injection only in the form `foo" + "bar`, without quotes at both ends.
                 !(first.open == 0 && third.close == 0 && first.close == third.open)
             }
             b"s&n" | b"n&1" | b"1&1" | b"1&v" | b"1&s" => read == 3,
@@ -139,7 +142,7 @@ fn is_harmless_pair(input: &[u8], first: &InjectionToken, second: &InjectionToke
         (TokenKind::Bareword, TokenKind::Comment) => comment != Some(b'/'),
         (TokenKind::Number, TokenKind::Comment) if comment == Some(b'/') || read > 2 => false,
         (TokenKind::Number, TokenKind::Comment) => {
-            // The token has to be a whole number, and no part of a longer word such as `1234-ABCD--`.
+            // The first token has to be a whole number, and not a part of a longer word such as `1234-ABCD--`.
             let rest = input.get(first.text().len()..).unwrap_or_default();
             !match rest {
                 [] => true,

@@ -1,9 +1,9 @@
 //! Tokens of SQL.
 
-/// The number of bytes of a token's text that are kept. No known word is longer.
+/// The most bytes of a token's text that are kept. No known word is longer.
 pub(super) const MAX_TEXT: usize = 31;
 
-/// The kind of a token; the letter is that of fingerprints.
+/// The kind of a token. Its value is the letter in fingerprints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum TokenKind {
@@ -32,10 +32,10 @@ pub(super) enum TokenKind {
     Comma = b',',
     Colon = b':',
     Semicolon = b';',
-    /// Begins a statement of Transact-SQL.
+    /// A word that begins a statement of Transact-SQL.
     Transact = b'T',
     Unknown = b'?',
-    /// Text that databases read in different ways.
+    /// Text that counts as malicious, because databases read it in different ways.
     Evil = b'X',
     Backslash = b'\\',
 }
@@ -70,19 +70,19 @@ impl TokenKind {
         Self::Backslash,
     ];
 
-    /// The kind for a letter; [`TokenKind::None`] for an unknown one.
+    /// The kind with this letter; [`TokenKind::None`] for an unknown letter.
     pub(super) fn of_letter(letter: u8) -> Self {
         Self::ALL.into_iter().find(|kind| *kind as u8 == letter).unwrap_or_default()
     }
 }
 
-/// One token, with as much of its text as matters.
+/// One token, with the first [`MAX_TEXT`] bytes of its text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InjectionToken {
     pub(super) kind: TokenKind,
-    /// The quote that opens a text; 0 if it began before the input, or is no text.
+    /// The quote that opens the text; 0 if the text began before the input, or if the token is not a text.
     pub(super) open: u8,
-    /// The quote that closes the text; 0 if none does.
+    /// The quote that closes the text; 0 if there is none.
     pub(super) close: u8,
     pub(super) len: u8,
     pub(super) text: [u8; MAX_TEXT],
@@ -100,7 +100,7 @@ impl InjectionToken {
         &self.text[..usize::from(self.len)]
     }
 
-    /// Returns true if its text is this word of capitals, in any case.
+    /// Returns true if the token's text is this word, in any case.
     pub(super) fn is_word(&self, word: &str) -> bool {
         self.text().eq_ignore_ascii_case(word.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! From text to tokens of SQL, in the dialects of several databases at once.
+//! Splits text into tokens of SQL, for the dialects of several databases at once.
 
 use memchr::{memchr, memmem};
 
@@ -10,12 +10,12 @@ const WORD_ENDS: &[u8] = b" []{}<>:\\?=@!#~+-*/&|^%(),';\t\n\x0b\x0c\r\"\xa0\0";
 /// Bytes that end the name of a variable.
 const VARIABLE_ENDS: &[u8] = b" <>:\\?=@!#~+-*/&|^%(),';\t\n\x0b\x0c\r'`\"\0";
 
-/// The assumptions for reading an input.
+/// The assumptions under which an input is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// The quote that is assumed before the input, if any.
+    /// The quote that is assumed to stand before the input, if any.
     pub(super) quote: Option<u8>,
-    /// Set for MySQL's rules instead of the standard's.
+    /// Set to read by MySQL's rules instead of those of the SQL standard.
     pub(super) mysql: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Tokenizer<'a> {
     pub(super) ambiguous: bool,
 }
 
-/// A token, `None` for white space, and where the next one starts.
+/// A token, or `None` for white space, and the position at which the next token starts.
 type ReadToken = (Option<InjectionToken>, usize);
 
 fn token(kind: TokenKind, text: &[u8], next: usize) -> ReadToken {
@@ -107,7 +107,7 @@ impl<'a> Tokenizer<'a> {
         token(kind, &self.input[at..=at], at + 1)
     }
 
-    /// A comment up to the end of the line.
+    /// Reads a comment up to the end of the line.
     fn line_comment(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         match memchr(b'\n', rest) {
@@ -140,7 +140,7 @@ impl<'a> Tokenizer<'a> {
         }
         let inner = &rest[2..];
         let (len, nested) = match memmem::find(inner, b"*/") {
-            // Databases differ about comments within comments.
+            // Databases differ about comments within comments, so these count as malicious.
             Some(end) => (2 + end + 2, memmem::find(&inner[..=end], b"/*").is_some()),
             None => (rest.len(), false),
         };
@@ -151,7 +151,7 @@ impl<'a> Tokenizer<'a> {
 
     fn backslash(&self, at: usize) -> ReadToken {
         match self.from(at) {
-            // NULL to MySQL.
+            // MySQL reads `\N` as `NULL`.
             [b'\\', b'N', ..] => token(TokenKind::Number, &self.input[at..at + 2], at + 2),
             _ => self.one(TokenKind::Backslash, at),
         }
@@ -172,8 +172,8 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// A text with a quote of `skip` bytes; 0 if the quote comes before the input. A quote in the text is doubled or follows a
-    /// backslash.
+    /// Reads a quoted text. Its opening quote takes `skip` bytes; 0 if the quote comes before the input. Quotes
+    /// within the text are doubled or follow a backslash.
     fn quoted(&self, at: usize, quote: u8, skip: usize) -> ReadToken {
         let text = self.from(at + skip);
         let mut from = 0;
@@ -196,7 +196,7 @@ impl<'a> Tokenizer<'a> {
         (Some(token), next)
     }
 
-    /// `E'...'` and `N'...'`.
+    /// Reads `E'...'` and `N'...'`.
     fn escaped(&self, at: usize) -> ReadToken {
         match self.from(at) {
             [_, b'\'', _, ..] => self.quoted(at, b'\'', 2),
@@ -204,7 +204,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// `U&'...'`.
+    /// Reads `U&'...'`.
     fn unicode(&self, at: usize) -> ReadToken {
         let [_, b'&', b'\'', ..] = self.from(at) else { return self.word(at) };
         let (token, next) = self.quoted(at + 2, b'\'', 1);
@@ -216,7 +216,7 @@ impl<'a> Tokenizer<'a> {
         (token.map(marked), next)
     }
 
-    /// Oracle's texts with chosen delimiters, `q'(...)'`; the `q` is at `letter`.
+    /// Reads Oracle's texts with freely chosen delimiters, such as `q'(...)'`. The `q` is at `letter`.
     fn chosen(&self, at: usize, letter: usize) -> ReadToken {
         let [b'q' | b'Q', b'\'', open, ..] = *self.from(letter) else { return self.word(at) };
         let end = match open {
@@ -238,7 +238,7 @@ impl<'a> Tokenizer<'a> {
         )
     }
 
-    /// `B'...'` and `X'...'`.
+    /// Reads `B'...'` and `X'...'`.
     fn digits(&self, at: usize, is_digit: fn(u8) -> bool) -> ReadToken {
         let rest = self.from(at);
         if rest.len() < 3 || rest[1] != b'\'' {
@@ -260,8 +260,8 @@ impl<'a> Tokenizer<'a> {
     fn word(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         let is_part = |byte: &&u8| !WORD_ENDS.contains(byte);
-        // The text after a known word and a dot or tick is another token. Checking for that before searching the word's end
-        // keeps long chains linear.
+        // If a dot or tick follows a known word, the token ends there. This is checked before the end of the whole
+        // word is searched, which keeps the time linear for long chains of such words.
         let head = rest.iter().take(MAX_TEXT).take_while(is_part).count();
         for split in (0..head).filter(|split| matches!(rest[*split], b'.' | b'`')) {
             let kind = kind_of(&rest[..split]);
@@ -277,7 +277,7 @@ impl<'a> Tokenizer<'a> {
         token(kind, &rest[..len], at + len)
     }
 
-    /// A name in ticks.
+    /// Reads a name in ticks.
     fn tick(&self, at: usize) -> ReadToken {
         let (token, next) = self.quoted(at, b'`', 1);
         let named = |token: InjectionToken| {
@@ -323,7 +323,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// A text between two marks `$...$`.
+    /// Reads a text between two marks of the form `$...$`.
     fn dollars(&self, at: usize, mark: usize) -> ReadToken {
         let (mark, text) = self.from(at).split_at(mark);
         let found = memmem::find(text, mark);
@@ -367,7 +367,8 @@ impl<'a> Tokenizer<'a> {
                 kind = TokenKind::Bareword;
             }
         }
-        // Oracle's suffixes, unless they begin a word; `1fUNION` is two tokens.
+        // Oracle's suffixes `d` and `f` belong to the number, unless they begin a word. In `1fUNION`, the suffix is
+        // followed by a word of its own.
         if let [b'd' | b'D' | b'f' | b'F', after @ ..] = &rest[len..]
             && after.first().is_none_or(|next| is_white(*next) || matches!(next, b';' | b'u' | b'U'))
         {

@@ -1,4 +1,4 @@
-//! The words that tokens are looked up in.
+//! The tables of known words and of fingerprints.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::token::{MAX_TEXT, TokenKind};
 const WORDS: &str = include_str!("words.txt");
 const FINGERPRINTS: &str = include_str!("fingerprints.txt");
 
-/// Made when the first input is judged.
+/// The tables, built when the first input is judged.
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::new);
 
 struct Tables {
@@ -37,7 +37,7 @@ fn padded(letters: &[u8]) -> [u8; 5] {
     padded
 }
 
-/// The kind of a word in any case; [`TokenKind::None`] if it is unknown.
+/// The kind of a word, in any case; [`TokenKind::None`] for an unknown word.
 pub(super) fn kind_of(word: &[u8]) -> TokenKind {
     let mut capitals = [0; MAX_TEXT];
     let Some(capitals) = capitals.get_mut(..word.len()) else { return TokenKind::None };
@@ -46,7 +46,7 @@ pub(super) fn kind_of(word: &[u8]) -> TokenKind {
     TABLES.words.get(&*capitals).copied().unwrap_or_default()
 }
 
-/// Returns true if the letters of the tokens are those of an injection.
+/// Returns true if these letters, one for each token, are the fingerprint of an injection.
 pub(super) fn is_injection(letters: &[u8]) -> bool {
     TABLES.fingerprints.contains(&padded(letters))
 }

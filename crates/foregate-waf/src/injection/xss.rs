@@ -1,10 +1,10 @@
-//! Cross-site scripting.
+//! Detection of cross-site scripting.
 
 use memchr::{memchr, memchr2};
 
 use super::html::{Html, HtmlToken, Start};
 
-/// Tags that run scripts or load them.
+/// Tags that run or load scripts.
 const TAGS: [&str; 20] = [
     "APPLET", "BASE", "COMMENT", "EMBED", "FRAME", "FRAMESET", "HANDLER", "IFRAME", "IMPORT", "ISINDEX",
     "LINK", "LISTENER", "META", "NOSCRIPT", "OBJECT", "SCRIPT", "STYLE", "VMLFRAME", "XML", "XSS",
@@ -14,11 +14,11 @@ const TAGS: [&str; 20] = [
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attribute {
     Harmless,
-    /// Runs a script in any case.
+    /// The value is a script, whatever it contains.
     Script,
-    /// Is an address, which may be one that runs a script.
+    /// The value is an address, whose scheme may run a script.
     Address,
-    /// Is the name of an attribute.
+    /// The value is the name of another attribute.
     Name,
 }
 
@@ -45,12 +45,13 @@ const ATTRIBUTES: [(&str, Attribute); 20] = [
     ("XLINK:HREF", Attribute::Address),
 ];
 
-/// Schemes of addresses that run a script.
+/// Schemes of addresses that run a script, or the beginnings of such schemes.
 const SCHEMES: [&str; 4] = ["DATA", "VIEW-SOURCE", "JAVA", "VBSCRIPT"];
 
-/// Returns true if the input, inserted into a page, would run a script: as text, in a tag, or in the value of an attribute.
+/// Returns true if the input would run a script when it is inserted into a page: as text, in a tag, or in the
+/// value of an attribute.
 pub fn xss(input: &[u8]) -> bool {
-    // No tag begins without the one, and no attribute has a value without the other.
+    // A tag needs a `<`, and an attribute with a value needs a `=`.
     if memchr2(b'<', b'=', input).is_none() {
         return false;
     }
@@ -125,8 +126,8 @@ fn is_bad_address(text: &[u8]) -> bool {
     SCHEMES.iter().any(|scheme| starts_with(scheme.as_bytes(), text))
 }
 
-/// Returns true if a text starts with a word in any case after its numeric references are decoded and zero bytes, line
-/// feeds and leading white space are removed.
+/// Returns true if a text starts with a word, in any case. Numeric references in the text are decoded before,
+/// and zero bytes, line feeds and leading white space are removed.
 fn starts_with(mut word: &[u8], mut text: &[u8]) -> bool {
     let mut first = true;
     while !text.is_empty() {
@@ -141,7 +142,7 @@ fn starts_with(mut word: &[u8], mut text: &[u8]) -> bool {
             continue;
         }
         let upper = if (0x61..=0x7a).contains(&code) { code - 0x20 } else { code };
-        // Only the lower byte of a reference counts.
+        // Only the lowest byte of a character's code counts.
         if upper.to_le_bytes()[0] != *expected {
             return false;
         }
@@ -150,10 +151,10 @@ fn starts_with(mut word: &[u8], mut text: &[u8]) -> bool {
     word.is_empty()
 }
 
-/// The largest code that a reference may have; a larger one is none.
+/// The largest code that a reference may have. A text with a larger code is not read as a reference.
 const MAX_CODE: u32 = 0x10_00ff;
 
-/// The code of a character, or of a reference by number, and how long it is.
+/// The code of the character or numeric reference at the start of a text, and its length in bytes.
 fn character(text: &[u8]) -> (u32, usize) {
     let plain = (u32::from(text[0]), 1);
     let (start, radix) = match text {

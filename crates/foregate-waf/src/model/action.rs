@@ -11,20 +11,20 @@ use crate::scan::{Pattern, PatternOptions};
 /// The effect on the transaction when a rule matches and the engine is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disruptive {
-    /// `pass`: nothing, the next rule runs.
+    /// `pass`: no effect; the next rule runs.
     Pass,
-    /// `allow`: rules are left out.
+    /// `allow`: further rules are skipped.
     Allow(AllowScope),
     /// `deny`: the answer has this status, 403 by default.
     Deny {
-        /// 100 to 999.
+        /// The status, 100 to 999.
         status: u16,
     },
     /// `drop`: the connection is closed without an answer.
     Drop,
     /// `redirect`: the answer is a redirect with this status, 302 by default.
     Redirect {
-        /// 300 to 399.
+        /// The status, 300 to 399.
         status: u16,
         /// The target.
         to: Template,
@@ -34,56 +34,57 @@ pub enum Disruptive {
 /// The rules that `allow` skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowScope {
-    /// `allow`: those of all phases but logging.
+    /// `allow`: all further rules, except for those of the logging phase.
     Transaction,
-    /// `allow:phase`: the rest of this phase.
+    /// `allow:phase`: the further rules of this phase.
     Phase,
-    /// `allow:request`: the phases up to the response.
+    /// `allow:request`: the further rules up to the response.
     Request,
 }
 
-/// The effect of a matching link, in detection as well.
+/// The effect of a matching link. It also takes place if the engine only detects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `setvar`.
     SetVar(SetVar),
-    /// `expirevar:COLLECTION.NAME=SECONDS`: the element is forgotten after that time.
+    /// `expirevar:COLLECTION.NAME=SECONDS`: the element expires after that time.
     ExpireVar {
         /// The collection.
         collection: WritableCollection,
-        /// Which element.
+        /// The name of the element.
         name: Template,
-        /// After how many seconds.
+        /// The time after which the element expires, seconds.
         seconds: Number,
     },
     /// `deprecatevar:COLLECTION.NAME=AMOUNT/SECONDS`: the element, a number, loses `amount` every `seconds`.
     DeprecateVar {
         /// The collection.
         collection: PersistentCollection,
-        /// Which element.
+        /// The name of the element.
         name: Template,
         /// The amount that it loses.
         amount: u32,
         /// The interval in seconds; never 0.
         seconds: u32,
     },
-    /// `initcol:COLLECTION=KEY`, `setsid`, `setuid`, `setrsc`: the collection is the one that is kept under this key.
+    /// `initcol:COLLECTION=KEY`, `setsid`, `setuid`, `setrsc`: opens the record of the collection that is stored
+    /// under this key.
     InitCol {
-        /// Which collection.
+        /// The collection.
         collection: PersistentCollection,
-        /// Its key.
+        /// The key of the record.
         key: Template,
-        /// The variable that tells the key from now on: `SESSIONID` after `setsid`, `USERID` after `setuid`.
+        /// The variable that is set to the key: `SESSIONID` for `setsid`, `USERID` for `setuid`.
         known_as: Option<Variable>,
     },
-    /// `setenv:NAME=VALUE`: `ENV:NAME` of this transaction has this value.
+    /// `setenv:NAME=VALUE`: sets `ENV:NAME` for this transaction.
     SetEnv {
         /// The name.
         name: Template,
         /// The value.
         value: Template,
     },
-    /// `ctl`: the engine behaves otherwise for the rest of this transaction.
+    /// `ctl`: changes a setting or removes rules for the rest of this transaction.
     Ctl(Ctl),
     /// `sanitiseArg` and its kin: a value is not shown in logs.
     Mask(Mask),
@@ -116,7 +117,7 @@ pub enum Change {
 /// A collection that rules change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WritableCollection {
-    /// `TX`: of this transaction.
+    /// `TX`: the variables of this transaction.
     Tx,
     /// A collection that outlives the transaction.
     Persistent(PersistentCollection),
@@ -175,7 +176,8 @@ pub enum Ctl {
     RuleEngine(EngineMode),
     /// `ruleRemoveById`, `ruleRemoveByTag`, `ruleRemoveByMsg`: these rules do not run.
     RemoveRules(RuleSelection),
-    /// `ruleRemoveTargetById`, `ruleRemoveTargetByTag`, `ruleRemoveTargetByMsg`: these rules do not look at this.
+    /// `ruleRemoveTargetById`, `ruleRemoveTargetByTag`, `ruleRemoveTargetByMsg`: these rules do not read these
+    /// values.
     RemoveTarget(RuleSelection, Exclusion),
     /// `requestBodyAccess`
     RequestBodyAccess(bool),
@@ -213,23 +215,23 @@ pub enum AuditPartsChange {
 pub enum RuleSelection {
     /// Rules with an id in one of these ranges.
     Ids(Vec<RangeInclusive<RuleId>>),
-    /// Rules with such a tag.
+    /// Rules with a tag that matches.
     Tag(TextMatch),
-    /// Rules with such a `msg`, macros unexpanded.
+    /// Rules with a `msg` that matches. Its macros are not expanded.
     Message(TextMatch),
 }
 
 /// A condition on a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextMatch {
-    /// This, case and all.
+    /// The text equals this one, including case.
     Exact(Box<str>),
-    /// Something in which this matches (`/PATTERN/`).
+    /// The text contains a match of this pattern (`/PATTERN/`).
     Pattern(Regex),
 }
 
 impl RuleSelection {
-    /// A function that says whether a rule with this id, these tags and this message is meant.
+    /// Returns a function that takes the id, tags and message of a rule, and returns true if the rule is selected.
     pub fn matcher(&self) -> impl Fn(RuleId, &[Template], Option<&Template>) -> bool {
         let text = match self {
             Self::Ids(_) => None,
@@ -253,7 +255,8 @@ impl TextMatch {
         }
     }
 
-    /// A function that returns true for the texts that are meant; none for a pattern that does not compile.
+    /// Returns a function that is true for the texts that satisfy the condition. It is never true for a pattern
+    /// that does not compile.
     pub fn matcher(&self) -> Box<dyn Fn(&str) -> bool + '_> {
         match self {
             Self::Exact(wanted) => Box::new(|text| text == &**wanted),

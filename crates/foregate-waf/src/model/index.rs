@@ -9,7 +9,8 @@ use super::{RuleId, RuleSelection, Template, TextMatch};
 pub struct Index {
     /// Ids with the positions of their rules, ascending.
     ids: Vec<(RuleId, usize)>,
-    /// Texts with the positions of the rules that have them, a position once or several times, in any order.
+    /// Each tag with the positions of the rules that have it. The positions are unsorted and may occur several
+    /// times.
     tags: Texts,
     messages: Texts,
 }
@@ -17,7 +18,8 @@ pub struct Index {
 type Texts = HashMap<String, Vec<usize>>;
 
 impl Index {
-    /// An index of rules in the order of their positions: id, tags and message of each.
+    /// Makes an index of rules. `rules` gives the id, tags and message of each rule, in the order of their
+    /// positions.
     pub fn new<'r>(rules: impl Iterator<Item = (RuleId, &'r [Template], Option<&'r Template>)>) -> Self {
         let mut index = Self::default();
         for (at, (id, tags, message)) in rules.enumerate() {
@@ -31,7 +33,7 @@ impl Index {
         index
     }
 
-    /// Positions of the rules that `selection` means, ascending.
+    /// The positions of the rules that are selected, ascending.
     pub fn selected(&self, selection: &RuleSelection) -> Vec<usize> {
         let mut found: Vec<usize> = match selection {
             RuleSelection::Ids(ranges) => {
@@ -49,14 +51,14 @@ impl Index {
         found
     }
 
-    /// The rule at `at` has these tags as well.
+    /// Adds tags of the rule at `at`.
     pub(crate) fn add_tags(&mut self, at: usize, tags: &[Template]) {
         for tag in tags {
             add(&mut self.tags, tag, at);
         }
     }
 
-    /// The rule at `at` has another message than before.
+    /// Changes the message of the rule at `at`.
     pub(crate) fn change_message(&mut self, at: usize, before: Option<&Template>, now: &Template) {
         if let Some(positions) = before.and_then(|before| self.messages.get_mut(&before.to_string())) {
             positions.retain(|other| *other != at);

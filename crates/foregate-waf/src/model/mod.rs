@@ -1,8 +1,8 @@
 //! Rules as types: SecLang without text left to interpret.
 //!
-//! [`seclang`](crate::seclang) makes these values, the [`engine`](crate::engine) compiles them. Directives about
-//! earlier rules (defaults, updates, removals) have been applied; the content of files that rules refer to is
-//! included.
+//! [`seclang`](crate::seclang) makes these values, and the [`engine`](crate::engine) compiles them.
+//! Directives that change rules (defaults, updates, removals) have been applied already, and the content of
+//! files that rules name is included.
 
 mod action;
 mod index;

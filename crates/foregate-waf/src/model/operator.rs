@@ -9,39 +9,40 @@ use super::Template;
 /// A comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// `@unconditionalMatch`: every value; also that of a `SecAction`.
+    /// `@unconditionalMatch`: matches every value. Also the operator of a `SecAction`.
     Unconditional,
-    /// `@noMatch`: no value.
+    /// `@noMatch`: matches no value.
     Never,
     /// `@rx`: values in which the pattern matches.
     Rx(Regex),
-    /// `@rxGlobal`: the same; captures are those of all matches.
+    /// `@rxGlobal`: like `@rx`, but the captures are those of all matches of the pattern.
     RxGlobal(Regex),
-    /// `@pm`, `@pmFromFile`: values that hold one of the phrases, whatever the case of ASCII letters.
+    /// `@pm`, `@pmFromFile`: values that contain one of the phrases. The case of ASCII letters is ignored.
     Pm(Phrases),
-    /// `@contains`: values that hold this.
+    /// `@contains`: values that contain the argument.
     Contains(Template),
-    /// `@containsWord`: values that hold this with no letter at either side.
+    /// `@containsWord`: values that contain the argument, with no letter directly before or after it.
     ContainsWord(Template),
-    /// `@beginsWith`.
+    /// `@beginsWith`: values that begin with the argument.
     BeginsWith(Template),
-    /// `@endsWith`.
+    /// `@endsWith`: values that end with the argument.
     EndsWith(Template),
-    /// `@streq`: values that are this, case and all.
+    /// `@streq`: values that equal the argument, including case.
     StrEq(Template),
-    /// `@strmatch`: values that hold this, found by a fast search.
+    /// `@strmatch`: the same as `@contains`.
     StrMatch(Template),
-    /// `@within`: values that occur in this.
+    /// `@within`: values that occur in the argument.
     Within(Template),
-    /// `@eq`, `@ge`, `@gt`, `@le`, `@lt`: numbers that compare so. Text that is no number counts as 0.
+    /// `@eq`, `@ge`, `@gt`, `@le`, `@lt`: values for which the comparison with the argument holds. Text that is
+    /// not a number counts as 0.
     Compare(Comparison, Number),
-    /// `@ipMatch`, `@ipMatchFromFile`: addresses within one of these.
+    /// `@ipMatch`, `@ipMatchFromFile`: addresses within one of these networks.
     IpMatch(Arc<[Network]>),
     /// `@detectSQLi`: SQL injection.
     DetectSqli,
     /// `@detectXSS`: cross-site scripting.
     DetectXss,
-    /// `@validateByteRange`: values with a byte outside of these.
+    /// `@validateByteRange`: values with a byte that is not in this set.
     ValidateByteRange(ByteSet),
     /// `@validateUrlEncoding`: values with broken percent-encoding.
     ValidateUrlEncoding,
@@ -116,7 +117,7 @@ impl Operator {
     }
 }
 
-/// How numbers compare: the value on the left, the argument on the right.
+/// A comparison of numbers: the value is on the left, the argument on the right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `@eq`
@@ -143,7 +144,7 @@ impl Comparison {
         }
     }
 
-    /// Returns true if `value` compares so with `argument`.
+    /// Returns true if the comparison of `value` with `argument` holds.
     pub fn holds(self, value: i64, argument: i64) -> bool {
         match self {
             Self::Equal => value == argument,
@@ -164,15 +165,15 @@ pub enum Number {
     Computed(Template),
 }
 
-/// A regular expression over bytes, in its original form. Its syntax is known to be right, but only compiling it shows
-/// whether it is small enough.
+/// A regular expression over bytes, as written. Its syntax has been checked. Compiling it may still fail, if
+/// it is too large.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Regex {
     text: Arc<str>,
 }
 
 impl Regex {
-    /// A pattern that is assumed to be right.
+    /// A pattern whose syntax the caller has checked.
     pub fn new(text: &str) -> Self {
         Self { text: text.into() }
     }
@@ -213,7 +214,7 @@ impl ByteSet {
         self
     }
 
-    /// Returns true if this byte is in it.
+    /// Returns true if this byte is in the set.
     pub fn contains(&self, byte: u8) -> bool {
         self.0[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
     }
@@ -225,24 +226,24 @@ impl fmt::Debug for ByteSet {
     }
 }
 
-/// An address, or all that share its first bits.
+/// An address, or the range of all addresses with the same first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network {
     address: IpAddr,
     prefix: u8,
 }
 
-/// Why a text is no [`Network`].
+/// The reason why a text is not a [`Network`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkError {
-    /// The text before the slash is no address.
+    /// The text before the slash is not an address.
     Address,
-    /// The text after the slash is no number of bits, or more than the address has.
+    /// The text after the slash is not a number of bits, or the address has fewer bits.
     Prefix,
 }
 
 impl Network {
-    /// An address or `ADDRESS/BITS`. Bits beyond those are not looked at.
+    /// Parses an address or `ADDRESS/BITS`. Only the first `BITS` bits of the address count.
     pub fn parse(text: &str) -> Result<Self, NetworkError> {
         let (address, bits) =
             text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
@@ -258,7 +259,8 @@ impl Network {
         Ok(Self { address, prefix })
     }
 
-    /// Returns true if the address is in it. An IPv4 address that is written as IPv6 (`::ffff:192.0.2.1`) is an IPv4 address.
+    /// Returns true if the address is in this network. An IPv4 address that is written as IPv6
+    /// (`::ffff:192.0.2.1`) counts as an IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address.to_canonical(), address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -273,12 +275,12 @@ impl Network {
         }
     }
 
-    /// The address in its original form.
+    /// The address as written.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// The number of its bits that count.
+    /// The number of leading bits that count.
     pub fn prefix(&self) -> u8 {
         self.prefix
     }

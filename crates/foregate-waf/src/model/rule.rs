@@ -8,12 +8,12 @@ use super::{Action, Disruptive, Exclusion, Index, Operator, Settings, Target, Te
 /// The number of a rule, unique in its set, never 0.
 pub type RuleId = u64;
 
-/// Everything that was loaded.
+/// All rules and settings that were loaded.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
-    /// The rules in the order of the files. Removed ones are not among them.
+    /// The rules in the order of the files, without the removed ones.
     pub rules: Vec<Rule>,
-    /// The settings of directives that are no rules.
+    /// The settings from directives other than rules.
     pub settings: Settings,
     /// Warnings: directives without effect here, and probable mistakes.
     pub warnings: Vec<Problem>,
@@ -35,10 +35,10 @@ pub struct Rule {
     pub place: Place,
     /// `phase`: the phase in which it runs.
     pub phase: Phase,
-    /// The rule itself and those chained to it, in order; never empty. The rule matches when all of them do. The
-    /// actions of a link are performed when that link matches, whether the links after it match or not.
+    /// The links: the rule itself and the rules chained to it, in order; never empty. The rule matches if all links
+    /// match. The actions of a link are performed when that link matches, whether the links after it match or not.
     pub links: Vec<Link>,
-    /// The effect on the transaction when it matches. `block` has been resolved.
+    /// The effect on the transaction when the rule matches. `block` has been replaced with the default action.
     pub disruptive: Disruptive,
     /// Set if matches are written to the log.
     pub log: bool,
@@ -60,12 +60,12 @@ pub struct Rule {
     pub maturity: Option<u8>,
     /// `accuracy`, 1 to 9.
     pub accuracy: Option<u8>,
-    /// `skip` and `skipAfter`: when it matches, the rules of its phase that follow are left out up to the one at this
-    /// position in [`RuleSet::rules`], which may be just beyond the last. Always beyond this rule.
+    /// `skip` and `skipAfter`: the position in [`RuleSet::rules`] at which the phase continues if this rule
+    /// matches. It is always after this rule, and may be just after the last rule.
     pub skip_to: Option<usize>,
 }
 
-/// A rule of a chain, or the only one.
+/// A link: one rule of a chain, or a rule that is not chained.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// The start of its directive.
@@ -74,9 +74,9 @@ pub struct Link {
     pub targets: Vec<Target>,
     /// The exclusions from all targets.
     pub exclusions: Vec<Exclusion>,
-    /// Set if it matches where the operator does not (`!@operator`).
+    /// Set if the link matches values that the operator does not match (`!@operator`).
     pub negated: bool,
-    /// The comparison for each value.
+    /// The operator that is applied to each value.
     pub operator: Operator,
     /// The transformations of each value, in order, including those of the defaults.
     pub transformations: Vec<Transformation>,
@@ -84,22 +84,22 @@ pub struct Link {
     pub multi_match: bool,
     /// `capture`: the groups of the pattern are stored in `TX.0` to `TX.9`.
     pub capture: bool,
-    /// The actions of a match of this link, in order.
+    /// The actions that are performed if this link matches, in order.
     pub actions: Vec<Action>,
 }
 
-/// When a rule runs.
+/// The phase in which a rule runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
-    /// 1: the head of the request is there.
+    /// Phase 1: after the head of the request.
     RequestHeaders,
-    /// 2: the body of the request is there.
+    /// Phase 2: after the body of the request.
     RequestBody,
-    /// 3: the head of the response is there.
+    /// Phase 3: after the head of the response.
     ResponseHeaders,
-    /// 4: the body of the response is there.
+    /// Phase 4: after the body of the response.
     ResponseBody,
-    /// 5: the transaction is over.
+    /// Phase 5: after the end of the transaction.
     Logging,
 }
 
@@ -108,13 +108,13 @@ impl Phase {
     pub const ALL: [Self; 5] =
         [Self::RequestHeaders, Self::RequestBody, Self::ResponseHeaders, Self::ResponseBody, Self::Logging];
 
-    /// 1 to 5.
+    /// The number of the phase, 1 to 5.
     pub fn number(self) -> u8 {
         self as u8 + 1
     }
 }
 
-/// The severity of a finding; the smaller the number, the worse.
+/// The severity of a match. A smaller number is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
     /// 0
@@ -148,14 +148,14 @@ impl Severity {
         ("DEBUG", Self::Debug),
     ];
 
-    /// 0 to 7.
+    /// The number of the severity, 0 to 7.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// Its name, in capitals.
+    /// The name of the severity, in capitals.
     pub fn name(self) -> &'static str {
-        // In the order of the variants.
+        // The table has the order of the variants.
         Self::ALL[self as usize].0
     }
 }
@@ -163,11 +163,11 @@ impl Severity {
 /// A place in a file of rules.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The file's name, as given or found.
+    /// The name of the file, as given, or as found by a pattern.
     pub file: Arc<str>,
-    /// From 1.
+    /// The line, from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// The column in characters, from 1.
     pub column: u32,
 }
 
@@ -186,7 +186,7 @@ impl fmt::Debug for Place {
 /// An error or a probable mistake, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The place of the error.
     pub place: Place,
     /// The message, one line.
     pub message: String,

@@ -1,4 +1,4 @@
-//! The settings of directives that are no rules.
+//! The settings from directives other than rules.
 
 use std::sync::Arc;
 
@@ -9,29 +9,30 @@ use crate::transform::UnicodeMap;
 pub struct Settings {
     /// `SecRuleEngine`; `None` without a directive.
     pub engine: Option<EngineMode>,
-    /// `SecRequestBodyAccess`: whether bodies of requests are looked at. Default: no.
+    /// `SecRequestBodyAccess`: true if rules read bodies of requests. Default: false.
     pub request_body_access: bool,
     /// `SecRequestBodyLimit`, in bytes. Default: 134,217,728.
     pub request_body_limit: u64,
     /// Set if the files contain `SecRequestBodyLimit`.
     pub request_body_limit_said: bool,
-    /// `SecRequestBodyInMemoryLimit`, in bytes: longer bodies may be kept in a file until rules look at them. Default: 131,072.
+    /// `SecRequestBodyInMemoryLimit`, in bytes: longer bodies may be stored in a file until rules read them.
+    /// Default: 131,072.
     pub request_body_in_memory_limit: u64,
-    /// `SecRequestBodyNoFilesLimit`, in bytes without the contents of uploaded files. Default: 1,048,576.
+    /// `SecRequestBodyNoFilesLimit`, in bytes, not counting the contents of uploaded files. Default: 1,048,576.
     pub request_body_no_files_limit: u64,
     /// `SecRequestBodyLimitAction`: the treatment of requests with larger bodies. Default: reject.
     pub request_body_limit_action: BeyondLimit,
-    /// Set if the files contain `SecRequestBodyLimitAction`, to tell a choice from the default.
+    /// Set if the files contain `SecRequestBodyLimitAction`. This distinguishes a choice from the default.
     pub request_body_limit_action_said: bool,
     /// `SecRequestBodyJsonDepthLimit`, in levels. Default: 512.
     pub request_body_json_depth_limit: u32,
-    /// `SecArgumentsLimit`: arguments of a request that are kept. Default: 1,000.
+    /// `SecArgumentsLimit`: the most arguments of a request that rules see. Default: 1,000.
     pub arguments_limit: u32,
-    /// `SecUploadFileLimit`: files in a request that are looked at. Default: 100.
+    /// `SecUploadFileLimit`: the most uploaded files of a request that rules see. Default: 100.
     pub upload_file_limit: u32,
-    /// `SecParseXmlIntoArgs`: whether texts of XML become arguments. Default: no.
+    /// `SecParseXmlIntoArgs`: decides if the texts of XML become arguments. Default: no.
     pub xml_arguments: XmlArguments,
-    /// `SecResponseBodyAccess`: whether bodies of responses are looked at. Default: no.
+    /// `SecResponseBodyAccess`: true if rules read bodies of responses. Default: false.
     pub response_body_access: bool,
     /// `SecResponseBodyLimit`, in bytes. Default: 524,288.
     pub response_body_limit: u64,
@@ -40,20 +41,21 @@ pub struct Settings {
     /// `SecResponseBodyMimeType`: the types of responses whose bodies rules read, in small letters. Default:
     /// `text/plain` and `text/html`.
     pub response_body_types: Vec<Box<str>>,
-    /// `SecCollectionTimeout`: after how many seconds without a change an element of a persistent collection is
-    /// forgotten. Default: 3,600.
+    /// `SecCollectionTimeout`: the time in seconds after which an element of a persistent collection expires, if
+    /// it does not change. Default: 3,600.
     pub collection_timeout: u32,
-    /// `SecUnicodeMapFile`: the meaning of `%uXXXX` codes. Default: their lower byte.
+    /// `SecUnicodeMapFile`: the map from `%uXXXX` codes to characters. By default, the lower byte of a code is
+    /// the character.
     pub unicode_map: Option<Arc<UnicodeMap>>,
-    /// `SecComponentSignature`, in order.
+    /// The values of `SecComponentSignature`, in order.
     pub components: Vec<Box<str>>,
     /// `SecWebAppId`: the value of `WEBAPPID`; it also separates persistent collections.
     pub web_app_id: Option<Box<str>>,
     /// `SecSensorId`: the name of this instance in the audit log.
     pub sensor_id: Option<Box<str>>,
-    /// `SecAuditEngine`: which transactions are written to the audit log. Default: none.
+    /// `SecAuditEngine`: the transactions that are written to the audit log. Default: none.
     pub audit_engine: AuditEngine,
-    /// `SecAuditLogRelevantStatus`: which statuses make a transaction relevant. Default: none.
+    /// `SecAuditLogRelevantStatus`: the statuses that make a transaction relevant to the audit log. Default: none.
     pub audit_relevant_status: StatusSet,
     /// `SecAuditLogParts`. Default: `ABCFHZ`.
     pub audit_parts: AuditParts,
@@ -90,18 +92,18 @@ impl Default for Settings {
     }
 }
 
-/// `SecRuleEngine`, `ctl:ruleEngine`.
+/// The mode of the engine: `SecRuleEngine`, `ctl:ruleEngine`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineMode {
     /// Rules run and stop requests.
     On,
     /// No rule runs.
     Off,
-    /// Rules run and stop nothing.
+    /// Rules run, but stop nothing.
     DetectionOnly,
 }
 
-/// The treatment of a message with a body beyond its limit.
+/// The treatment of a request or response whose body exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeyondLimit {
     /// The body is rejected.
@@ -113,15 +115,15 @@ pub enum BeyondLimit {
 /// `ctl:requestBodyProcessor`: the parser of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyProcessor {
-    /// `URLENCODED`: a form.
+    /// `URLENCODED`: reads a form.
     UrlEncoded,
-    /// `MULTIPART`: a form with files.
+    /// `MULTIPART`: reads a form with files.
     Multipart,
     /// `JSON`.
     Json,
     /// `XML`.
     Xml,
-    /// `RAW`: not at all.
+    /// `RAW`: does not parse the body.
     Raw,
 }
 
@@ -137,46 +139,47 @@ impl BodyProcessor {
 
     /// Its name in `REQBODY_PROCESSOR`.
     pub fn name(self) -> &'static str {
-        // In the order of the variants.
+        // The table has the order of the variants.
         Self::ALL[self as usize].0
     }
 }
 
-/// `SecParseXmlIntoArgs`, `ctl:parseXmlIntoArgs`.
+/// The variables that get the texts of XML: `SecParseXmlIntoArgs`, `ctl:parseXmlIntoArgs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XmlArguments {
-    /// Texts of XML are in `XML` only.
+    /// The texts are in `XML` only.
     Off,
-    /// The values are in `ARGS` as well.
+    /// The texts are in `XML` and in `ARGS`.
     On,
-    /// The values are in `ARGS` only.
+    /// The texts are in `ARGS` only.
     Only,
 }
 
-/// `SecAuditEngine`, `ctl:auditEngine`.
+/// The transactions that are written to the audit log: `SecAuditEngine`, `ctl:auditEngine`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditEngine {
     /// Every transaction is written.
     On,
-    /// None is.
+    /// No transaction is written.
     Off,
-    /// Transactions in which an auditing rule matched, or with a relevant status.
+    /// Transactions are written if a rule with `auditlog` matched, or if the status is relevant.
     RelevantOnly,
 }
 
-/// Parts of an entry in the audit log: letters `A` to `K` and `Z`.
+/// A set of parts of an audit log entry. The letters `A` to `K` and `Z` stand for the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditParts(u32);
 
 impl AuditParts {
-    /// The letters there are: header, head of the request, its body, (intended) head of the response, body of the
-    /// response, head of the response, (actual) body of the response, trailer, compact body, files, rules, end.
+    /// All letters, in this order: header, head of the request, body of the request, intended head of the
+    /// response, intended body of the response, head of the response, body of the response, trailer, compact
+    /// body, files, rules, end.
     pub const LETTERS: &str = "ABCDEFGHIJKZ";
 
     /// No part.
     pub const NONE: Self = Self(0);
 
-    /// This set with one more part; unchanged if there is no such part.
+    /// This set with one more part; unchanged if no part has this letter.
     #[must_use]
     pub fn with(self, letter: char) -> Self {
         Self(self.0 | Self::bit(letter))
@@ -188,7 +191,7 @@ impl AuditParts {
         Self(self.0 & !Self::bit(letter))
     }
 
-    /// Returns true if this part is in it.
+    /// Returns true if the part with this letter is in the set.
     pub fn has(self, letter: char) -> bool {
         self.0 & Self::bit(letter) != 0
     }
@@ -204,12 +207,12 @@ impl Default for AuditParts {
     }
 }
 
-/// Statuses of responses, 100 to 999.
+/// A set of response statuses, 100 to 999.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusSet(Vec<u16>);
 
 impl StatusSet {
-    /// These statuses.
+    /// A set of these statuses.
     pub fn new(statuses: impl IntoIterator<Item = u16>) -> Self {
         let mut statuses: Vec<u16> = statuses.into_iter().collect();
         statuses.sort_unstable();
@@ -217,7 +220,7 @@ impl StatusSet {
         Self(statuses)
     }
 
-    /// Returns true if this status is among them.
+    /// Returns true if this status is in the set.
     pub fn contains(&self, status: u16) -> bool {
         self.0.binary_search(&status).is_ok()
     }

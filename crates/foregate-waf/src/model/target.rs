@@ -4,34 +4,34 @@ use std::fmt;
 
 use super::{Phase, Regex};
 
-/// Something that rules look at.
+/// A target: the values that a rule reads, or their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The variable.
     pub variable: Variable,
-    /// The elements of a collection that are meant; all of them for `None`.
+    /// The selected elements of the collection; `None` for all of them.
     pub selector: Option<Selector>,
-    /// Set if the number of values is the target rather than the values (`&`).
+    /// Set if the rule reads the number of values instead of the values (`&`).
     pub count: bool,
 }
 
-/// An exclusion (`!`): removed from the values of a link's targets.
+/// An exclusion (`!`): values that are removed from the targets of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exclusion {
     /// The variable.
     pub variable: Variable,
-    /// The elements of a collection that are meant; all of them for `None`.
+    /// The selected elements of the collection; `None` for all of them.
     pub selector: Option<Selector>,
 }
 
 /// A selection of elements of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// The values of this name, in any case.
+    /// The values with this name, in any case.
     Name(Box<str>),
-    /// The values with a name that matches (`/PATTERN/`), in any case.
+    /// The values whose names match this pattern (`/PATTERN/`), in any case.
     Regex(Regex),
-    /// The nodes that this finds; of [`Variable::Xml`] only.
+    /// The nodes that this XPath finds. Only for [`Variable::Xml`].
     XPath(XPath),
 }
 
@@ -45,7 +45,7 @@ pub enum XPath {
 }
 
 impl XPath {
-    /// All of them, as they are written.
+    /// All values with their spelling.
     pub const ALL: &[(&str, Self)] = &[("/*", Self::Texts), ("//@*", Self::Attributes)];
 }
 
@@ -56,14 +56,14 @@ pub enum VariableKind {
     Scalar,
     /// Values under names.
     Collection,
-    /// A document, of which an XPath takes values.
+    /// A document, from which an XPath selects values.
     Document,
 }
 
 /// Declares each variable with its name, its kind, and the first phase in which it can have a value.
 macro_rules! variables {
     ($($name:ident $text:literal $kind:ident $phase:ident $about:literal;)*) => {
-        /// A variable of rules.
+        /// A variable that rules can read.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Variable {
             $(
@@ -73,17 +73,17 @@ macro_rules! variables {
         }
 
         impl Variable {
-            /// All values with their names, sorted by those.
+            /// All values with their names, sorted by name.
             pub const ALL: &[(&str, Self)] = &[$(($text, Self::$name)),*];
 
-            /// Its kind.
+            /// The kind of the variable.
             pub fn kind(self) -> VariableKind {
                 match self {
                     $(Self::$name => VariableKind::$kind,)*
                 }
             }
 
-            /// The first phase in which it can have a value.
+            /// The first phase in which the variable can have a value.
             pub fn known_from(self) -> Phase {
                 match self {
                     $(Self::$name => Phase::$phase,)*
@@ -195,14 +195,14 @@ variables! {
 }
 
 impl Variable {
-    /// The variable of this name, in any case.
+    /// The variable with this name, in any case.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, found)| *found)
     }
 
     /// Its name in SecLang, in capitals.
     pub fn name(self) -> &'static str {
-        // In the order of the variants.
+        // The table has the order of the variants.
         Self::ALL[self as usize].0
     }
 }
@@ -225,7 +225,7 @@ impl fmt::Display for Selector {
 }
 
 impl fmt::Display for Target {
-    /// The spelling of SecLang.
+    /// Writes the target as in SecLang.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", if self.count { "&" } else { "" }, self.variable)?;
         self.selector.iter().try_for_each(|selector| write!(f, ":{selector}"))
@@ -233,7 +233,7 @@ impl fmt::Display for Target {
 }
 
 impl fmt::Display for Exclusion {
-    /// The spelling of SecLang, without the `!`.
+    /// Writes the exclusion as in SecLang, without the `!`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.variable)?;
         self.selector.iter().try_for_each(|selector| write!(f, ":{selector}"))

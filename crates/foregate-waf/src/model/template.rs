@@ -13,16 +13,16 @@ pub struct Template {
 pub enum Piece {
     /// The text itself; never empty.
     Text(Box<str>),
-    /// The value of this.
+    /// A macro, which stands for a value.
     Macro(Macro),
 }
 
 /// `%{VARIABLE}` or `%{COLLECTION.name}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Macro {
-    /// The variable to insert; of a collection without a name, the first value.
+    /// The variable to insert. If it is a collection and there is no name, its first value is inserted.
     pub variable: Variable,
-    /// Which element of a collection. Compared as selectors of targets are.
+    /// The name of an element in a collection, compared like the selector of a target.
     pub name: Option<Box<str>>,
 }
 
@@ -50,7 +50,7 @@ impl Template {
         &self.pieces
     }
 
-    /// The text, if it holds no macro.
+    /// The text, if it contains no macro.
     pub fn literal(&self) -> Option<&str> {
         match &*self.pieces {
             [] => Some(""),
@@ -59,7 +59,7 @@ impl Template {
         }
     }
 
-    /// The macros in it, in order.
+    /// The macros in the text, in order.
     pub fn macros(&self) -> impl Iterator<Item = &Macro> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Macro(found) => Some(found),
@@ -69,7 +69,7 @@ impl Template {
 }
 
 impl std::fmt::Display for Template {
-    /// The spelling of SecLang.
+    /// Writes the text as in SecLang.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for piece in &self.pieces {
             match piece {

@@ -1,4 +1,4 @@
-//! Addresses, encodings, and numbers with check digits.
+//! Checks of addresses, encodings, and numbers with check digits.
 
 use std::net::IpAddr;
 
@@ -24,14 +24,15 @@ pub(crate) enum Checksum {
     CreditCard,
     /// `CPF`, Brazilian taxpayers.
     Cpf,
-    /// Social security numbers of the United States: no check digits, but some are never given out.
+    /// Social security numbers of the United States. They have no check digits, but some numbers are never given
+    /// out.
     Ssn,
     /// Austrian social security numbers.
     Svnr,
 }
 
 impl Checksum {
-    /// Returns true if the digits of a text, ignoring other characters, have valid check digits.
+    /// Returns true if the digits in a text form a valid number. Other characters are ignored.
     pub(crate) fn holds(self, text: &[u8]) -> bool {
         let digits: Vec<u32> =
             text.iter().filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0')).collect();

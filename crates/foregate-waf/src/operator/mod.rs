@@ -1,4 +1,4 @@
-//! Operators: comparisons of values.
+//! Compiled operators, which compare values.
 
 mod checks;
 mod text;
@@ -14,22 +14,22 @@ use crate::scan::{Pattern, Words};
 pub(crate) use checks::Checksum;
 pub(crate) use text::TextTest;
 
-/// An operator, compiled.
+/// A compiled operator.
 #[derive(Debug)]
 pub(crate) enum Test {
-    /// Every value.
+    /// Matches every value.
     Always,
-    /// No value.
+    /// Matches no value.
     Never,
     /// Values in which a pattern matches.
     Rx(Box<Pattern>),
-    /// Like `Rx`; the captures are those of all matches.
+    /// Like `Rx`, but the captures are those of all matches of the pattern.
     RxGlobal(Box<Pattern>),
-    /// Values that hold one of many phrases, whatever the case of ASCII letters.
+    /// Values that contain one of many phrases. The case of ASCII letters is ignored.
     Phrases(Box<Words>),
-    /// Values that relate so to a text.
+    /// Values that have this relation to a text.
     Text(TextTest, Expression),
-    /// Numbers that compare so.
+    /// Values for which the comparison with a number holds.
     Compare(Comparison, Amount),
     /// Addresses within one of these networks.
     Networks(Arc<[Network]>),
@@ -37,7 +37,7 @@ pub(crate) enum Test {
     Sqli,
     /// Cross-site scripting.
     Xss,
-    /// Values with a byte outside of these.
+    /// Values with a byte that is not in this set.
     Bytes(Box<[bool; 256]>),
     /// Values with broken percent-encoding.
     UrlEncoding,
@@ -47,10 +47,10 @@ pub(crate) enum Test {
     Checked(Checksum, Box<Pattern>),
 }
 
-/// The argument of an operator, its macros expanded.
+/// The argument of an operator, with its macros expanded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Argument<'a> {
-    /// No argument, or it is in the operator.
+    /// There is no argument, or the operator itself contains it.
     None,
     /// A text.
     Text(&'a [u8]),
@@ -58,23 +58,23 @@ pub(crate) enum Argument<'a> {
     Number(i64),
 }
 
-/// Most captures kept: `TX.0` to `TX.9`.
+/// The most captures that are kept: `TX.0` to `TX.9`.
 pub(crate) const GROUPS: usize = 10;
 
 /// The captures of an operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Captures {
-    /// Pieces of the value, from and to.
+    /// The start and end of each capture in the value.
     pub(crate) groups: [Option<(usize, usize)>; GROUPS],
-    /// Replacement for the first capture that is no part of the value: the fingerprint of an SQL injection.
+    /// The fingerprint of an SQL injection. It replaces the first capture, although it is not a part of the value.
     pub(crate) fingerprint: Option<[u8; FINGERPRINT]>,
 }
 
-/// Bytes of a fingerprint; shorter ones end in zeros.
+/// The number of bytes for a fingerprint. A shorter fingerprint ends in zeros.
 pub(crate) const FINGERPRINT: usize = 8;
 
 impl Test {
-    /// Returns true if a value passes. Captures are stored in `captured` if it is given.
+    /// Returns true if the value matches. Stores captures in `captured`, if it is given.
     pub(crate) fn passes(
         &self,
         value: &[u8],
@@ -104,12 +104,12 @@ impl Test {
             (Self::Bytes(valid), _) => value.iter().any(|byte| !valid[usize::from(*byte)]),
             (Self::UrlEncoding, _) => checks::broken_url_encoding(value),
             (Self::Utf8, _) => std::str::from_utf8(value).is_err(),
-            // Each number in the value is looked at: see `Look::checked`.
+            // `Look::checked` handles this operator, because it has to try each number in the value.
             (Self::Checked(..), _) => false,
         }
     }
 
-    /// Returns true if checking a value costs as much as a pattern.
+    /// Returns true if the operator has to search the value, which costs as much as a pattern.
     pub(crate) fn is_search(&self) -> bool {
         !matches!(self, Self::Always | Self::Never | Self::Compare(..) | Self::Networks(_))
     }

@@ -7,7 +7,7 @@ use memchr::memmem;
 pub(crate) enum TextTest {
     /// The value contains the text.
     Contains,
-    /// The value contains the text with no ASCII letter at either side.
+    /// The value contains the text, with no ASCII letter directly before or after it.
     ContainsWord,
     /// The value begins with the text.
     BeginsWith,
@@ -20,7 +20,7 @@ pub(crate) enum TextTest {
 }
 
 impl TextTest {
-    /// Compares a value with the text.
+    /// Returns true if the value has this relation to the text.
     pub(crate) fn passes(self, value: &[u8], text: &[u8]) -> bool {
         match self {
             Self::Contains => memmem::find(value, text).is_some(),
@@ -32,19 +32,19 @@ impl TextTest {
         }
     }
 
-    /// Returns true if every value that passes contains the whole text.
+    /// Returns true if every value with this relation contains the whole text.
     pub(crate) fn requires_text(self) -> bool {
         self != Self::Within
     }
 }
 
 fn contains_word(value: &[u8], text: &[u8]) -> bool {
-    // Digits and `_` end a word, as in ModSecurity: `1select` holds `select`.
+    // As in ModSecurity, digits and `_` are not part of a word: `1select` contains the word `select`.
     let is_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
     if text.is_empty() {
         return true;
     }
-    // Occurrences may overlap: `aa` stands alone at the end of `aaa`, but for the `a` before it; so each start counts.
+    // Occurrences may overlap, so each position is tried as a start.
     let mut from = 0;
     while let Some(found) = value.get(from..).and_then(|rest| memmem::find(rest, text)) {
         let start = from + found;

@@ -1,16 +1,19 @@
-//! One pass over a value for the texts of many patterns.
+//! Searches a value in one pass for the literals of many patterns.
 
 use std::collections::BTreeMap;
 
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::{Anchored, MatchKind, StartKind, dfa, nfa};
 
-/// The most bytes of texts in one automaton, which takes several times as much; more are [`TooLarge`].
+/// The most bytes of texts in one automaton; more are [`TooLarge`]. The automaton takes several times as much
+/// memory.
 const MAX_TEXTS: usize = 1024 * 1024;
-/// Up to this many bytes of texts, the automaton is a table with a row for each state: the fastest form, with some hundred
-/// bytes of memory for each byte of text. The form for more bytes takes a tenth of the memory, and twice the time.
+/// Up to this many bytes of texts, the automaton is a table with a row for each state. This form is the
+/// fastest, but needs some hundred bytes of memory for each byte of text. The form for more text needs a
+/// tenth of the memory, and twice the time.
 const MAX_TABLE: usize = 16 * 1024;
-/// How many states are remembered as dealt with during a pass; a power of two.
+/// The number of entries in a small cache of states whose matches have already been recorded in a pass; a
+/// power of two.
 const REMEMBERED: usize = 64;
 
 /// The texts together are too large for an automaton.
@@ -32,11 +35,11 @@ impl std::error::Error for TooLarge {}
 #[derive(Debug)]
 pub struct Scan {
     automaton: Kind,
-    /// The patterns that require each literal.
+    /// For each literal, the numbers of the patterns that require it.
     wanted: Box<[Box<[u32]>]>,
     /// The largest number that can be found, plus one.
     bound: usize,
-    /// The number of different numbers.
+    /// The count of distinct numbers that can be found.
     numbers: usize,
 }
 
@@ -46,18 +49,19 @@ enum Kind {
     List(nfa::contiguous::NFA),
 }
 
-/// Numbers that a scan has found.
+/// The numbers of the patterns that a scan has found possible.
 #[derive(Clone, Debug, Default)]
 pub struct ScanHits {
     bits: Vec<u64>,
     count: usize,
-    /// The texts that have been seen.
+    /// The literals that the scan has already seen, as a set of bits.
     texts: Vec<u64>,
 }
 
 impl Scan {
-    /// An automaton over the texts that numbers stand for; small numbers take the least memory. Texts are in small letters
-    /// and found in any case; none is empty.
+    /// Builds an automaton. Each entry is the number of a pattern with the literals that the pattern requires.
+    /// Memory grows with the largest number. Literals have to be in small letters and are found in any case;
+    /// empty ones are ignored.
     pub fn new<'a, T>(entries: impl IntoIterator<Item = (u32, T)>) -> Result<Self, TooLarge>
     where
         T: IntoIterator<Item = &'a Vec<u8>>,
@@ -83,7 +87,8 @@ impl Scan {
         Ok(Self { automaton, wanted, bound, numbers })
     }
 
-    /// Adds the numbers of which the value has a text. All others cannot match it.
+    /// Adds the numbers of all patterns of which the value contains a literal. The other patterns cannot match
+    /// the value.
     pub fn scan(&self, value: &[u8], found: &mut ScanHits) {
         found.fit(self);
         match &self.automaton {
@@ -93,7 +98,7 @@ impl Scan {
     }
 
     fn pass<A: Automaton>(&self, automaton: &A, value: &[u8], found: &mut ScanHits) {
-        // The automata are built unanchored.
+        // This does not fail, because the automata are built for unanchored searches.
         let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
         let mut remembered = [StateID::ZERO; REMEMBERED];
         let mut left = self.numbers;
@@ -102,7 +107,7 @@ impl Scan {
             if !automaton.is_special(state) || !automaton.is_match(state) {
                 continue;
             }
-            // In a value that repeats itself, so do states.
+            // If a value repeats itself, the same states occur again, and their matches are already recorded.
             let place = &mut remembered[(state.as_usize() ^ state.as_usize() >> 6) % REMEMBERED];
             if *place == state {
                 continue;
@@ -121,7 +126,7 @@ impl Scan {
         }
     }
 
-    /// In bytes.
+    /// The memory of the automaton, bytes.
     pub fn memory(&self) -> usize {
         let automaton = match &self.automaton {
             Kind::Table(automaton) => automaton.memory_usage(),
@@ -147,7 +152,7 @@ impl Kind {
 }
 
 impl ScanHits {
-    /// Nothing found yet.
+    /// Empty results.
     pub fn new() -> Self {
         Self::default()
     }
@@ -191,7 +196,7 @@ impl ScanHits {
         })
     }
 
-    /// Makes room for the results of a scan. Literals that another scan found do not count for this one.
+    /// Makes room for the results of a scan, and forgets the literals that were seen in the previous scan.
     fn fit(&mut self, scan: &Scan) {
         let (bits, texts) = (scan.bound.div_ceil(64), scan.wanted.len().div_ceil(64));
         if self.bits.len() < bits {

@@ -1,4 +1,4 @@
-//! Classes of bytes as PCRE writes them.
+//! Classes of bytes in the syntax of PCRE.
 
 use std::fmt::Write as _;
 
@@ -52,7 +52,7 @@ impl ClassBytes {
     }
 }
 
-/// The set of a class escape (`\d`, `\s`, ...), of which capitals are the complement.
+/// The set of bytes for a class escape (`\d`, `\s`, ...). A capital letter stands for the complement.
 pub(super) fn named_escape(letter: u8) -> Option<ClassBytes> {
     let set = match letter.to_ascii_lowercase() {
         b'd' => ClassBytes::of(|byte| byte.is_ascii_digit()),
@@ -115,7 +115,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<(ClassBytes, bool), Patter
             }
             Some(Member::Byte(low)) => low,
         };
-        // A hyphen before the closing bracket or a set is one.
+        // A hyphen before the closing bracket stands for itself.
         let is_range = cursor.peek() == Some(b'-') && !matches!(cursor.peek_at(1), None | Some(b']'));
         if !is_range {
             set.insert(low);
@@ -140,7 +140,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<(ClassBytes, bool), Patter
     }
 }
 
-/// `None`: the escape matches nothing (`\E`).
+/// Reads one element of a class. `None` if it is an escape that matches nothing (`\E`).
 fn member(byte: u8, cursor: &mut Cursor<'_>) -> Result<Option<Member>, PatternError> {
     if byte == b'[' && cursor.peek() == Some(b':') {
         return named(cursor).map(|set| Some(set.map_or(Member::Byte(byte), Member::Set)));
@@ -168,7 +168,7 @@ fn member(byte: u8, cursor: &mut Cursor<'_>) -> Result<Option<Member>, PatternEr
     })
 }
 
-/// `[:name:]` after its bracket; `None` for another text.
+/// Reads `[:name:]` after its first bracket. `None` if the text is something else.
 fn named(cursor: &mut Cursor<'_>) -> Result<Option<ClassBytes>, PatternError> {
     let at = cursor.at() - 1;
     let rest = &cursor.rest()[1..];

@@ -1,9 +1,10 @@
-//! Patterns over bytes, the literals that they require, and one pass over a value that finds which of many patterns may
-//! match it.
+//! Patterns over bytes, the literals that they require, and a scan that finds in one pass which of many
+//! patterns may match a value.
 //!
-//! A [`Pattern`] matches in linear time. Most patterns cannot match without certain texts: [`Pattern::required`] finds
-//! them, and a [`Scan`] looks for those of all patterns at once, so that of hundreds only a few are tried. All that a
-//! scan may say is that a pattern cannot match.
+//! A [`Pattern`] matches in linear time. Most patterns require certain literals in a value:
+//! [`Pattern::required`] finds them. A [`Scan`] searches for the literals of all patterns at once, so that
+//! only a few of hundreds of patterns have to be tried. The scan only excludes patterns; a pattern that it
+//! finds may still not match.
 
 mod automaton;
 mod class;

@@ -16,24 +16,25 @@ use super::translate::translate;
 const MAX_PATTERN: usize = 64 * 1024;
 /// The most memory that one automaton of a pattern may take, bytes; a pattern that needs more is an error.
 const MAX_COMPILED: usize = 8 * 1024 * 1024;
-/// The largest memory for the states found so far, bytes for each thread and direction. A full cache
-/// is cleared, or a slower automaton takes over.
+/// The largest cache for the states of an automaton that is built during a search, bytes for each thread and
+/// direction. If the cache is full, it is cleared, or a slower automaton is used.
 const MAX_CACHE: usize = 512 * 1024;
-/// Groups within groups; deeper ones are an error.
+/// The deepest nesting of groups; a deeper one is an error.
 const MAX_DEPTH: u32 = 250;
 
 /// The number of groups that are reported: the whole match and nine groups, as `TX.0` to `TX.9`.
 pub const MAX_GROUPS: usize = 10;
 
-/// Where the groups of a match are, the whole match first. A group without part in it is `None`.
+/// The positions of the groups of a match; the first is the whole match. A group that did not take part in
+/// the match is `None`.
 pub type Groups = [Option<Range<usize>>; MAX_GROUPS];
 
-/// The flags of a pattern, in addition to its own.
+/// The options of a pattern, in addition to the flags in the pattern itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PatternOptions {
-    /// Matches ASCII letters in either case. Default: false.
+    /// If true, ASCII letters match in either case. Default: false.
     pub ignore_case: bool,
-    /// Lets `^` and `$` match at line feeds too. Default: true, as in ModSecurity 3.
+    /// If true, `^` and `$` match at line feeds too. Default: true, as in ModSecurity 3.
     pub multi_line: bool,
     /// Set if [`Pattern::captures`] will be called. Default: false.
     pub captures: bool,
@@ -48,9 +49,9 @@ impl Default for PatternOptions {
 /// An error in a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError {
-    /// The position in bytes of its text; `None` if the error is about all of it.
+    /// The position in the pattern, bytes; `None` if the error concerns the whole pattern.
     pub at: Option<usize>,
-    /// A sentence without full stop.
+    /// The message: a sentence without a full stop.
     pub what: String,
 }
 
@@ -75,11 +76,12 @@ impl std::fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// A pattern in PCRE's syntax over bytes: `.` matches every byte, classes and case are those of ASCII. It finds the matches of
-/// PCRE, in time linear in the value.
+/// A pattern in PCRE's syntax over bytes: `.` matches every byte, and classes and case are those of ASCII. It
+/// finds the same matches as PCRE, in time linear in the value's length.
 ///
-/// Constructs without linear time (look-around, references back, atomic groups, possessive quantifiers, recursion) are errors.
-/// `^` matches after a line feed that ends the value, where PCRE does not.
+/// Constructs that cannot be matched in linear time (look-around, back-references, atomic groups, possessive
+/// quantifiers, recursion) are errors. One difference remains: `^` matches after a line feed at the end of
+/// the value, but not in PCRE.
 #[derive(Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -87,7 +89,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern. It need not be UTF-8.
+    /// Compiles a pattern, which need not be UTF-8.
     pub fn new(pattern: &[u8], options: PatternOptions) -> Result<Self, PatternError> {
         let hir = parse(pattern, options)?;
         let captures = if options.captures { WhichCaptures::All } else { WhichCaptures::Implicit };
@@ -101,18 +103,18 @@ impl Pattern {
         Ok(Self { required: required(&hir), regex })
     }
 
-    /// Returns true if it matches anywhere in the value.
+    /// Returns true if the pattern matches anywhere in the value.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.regex.is_match(value)
     }
 
-    /// The start of the first match.
+    /// The position of the first match.
     pub fn find(&self, value: &[u8]) -> Option<Range<usize>> {
         self.regex.find(value).map(|found| found.range())
     }
 
-    /// The groups of its first match at or after `from`; those beyond [`MAX_GROUPS`] are left out, and all but the whole match
-    /// if it was not made with `captures`.
+    /// The groups of the first match at or after `from`. Groups beyond [`MAX_GROUPS`] are left out. Without the
+    /// option `captures`, only the whole match is returned.
     pub fn captures(&self, value: &[u8], from: usize) -> Option<Groups> {
         let mut slots = [None::<NonMaxUsize>; 2 * MAX_GROUPS];
         let input = Input::new(value).range(from.min(value.len())..);
@@ -123,7 +125,7 @@ impl Pattern {
         Some(std::array::from_fn(group))
     }
 
-    /// The number of its groups, the whole match among them.
+    /// The number of groups, including the whole match.
     pub fn groups(&self) -> usize {
         self.regex.captures_len()
     }
@@ -133,13 +135,13 @@ impl Pattern {
         self.required.as_ref()
     }
 
-    /// Its memory, bytes, without the caches of each thread.
+    /// The memory of the pattern, bytes, without the caches of each thread.
     pub fn memory(&self) -> usize {
         self.regex.memory_usage()
     }
 }
 
-/// A parsed pattern, not compiled.
+/// Parses a pattern without compiling it.
 pub(crate) fn parse(pattern: &[u8], options: PatternOptions) -> Result<Hir, PatternError> {
     if pattern.len() > MAX_PATTERN {
         return Err(PatternError::whole(format!("the pattern is longer than {MAX_PATTERN} bytes")));

@@ -1,23 +1,24 @@
-//! Texts that must be in everything that a pattern matches.
+//! Finds the literals of a pattern: a set of texts of which every match contains at least one.
 
 use foldhash::HashSet;
 use std::rc::Rc;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
-/// The longest texts, bytes: longer ones are hardly rarer, and take more memory.
+/// The longest literal, bytes. Longer ones are cut: they would hardly be rarer, and take more memory.
 const MAX_LEN: usize = 8;
-/// How many texts come out of putting sets one after the other; beyond it one of them is kept.
+/// The most texts that the concatenation of two sets may have. If there would be more, one of the two sets is
+/// used alone.
 const MAX_PRODUCT: usize = 256;
-/// The most texts of a set; a pattern that needs more has no set.
+/// The most texts in a set. A pattern that needs more has no set of literals.
 const MAX_TEXTS: usize = 4096;
 /// The highest expected frequency of the texts per byte of a value. Above it, a search for them is useless.
 const MAX_FREQUENCY: f64 = 0.25;
 
-/// A class of more bytes than this is used only if it is as rare as a set of texts has to be.
+/// A class of more bytes than this is used only if its expected frequency is at most [`MAX_FREQUENCY`].
 const MAX_CLASS: usize = 16;
 
-/// Texts in small letters, at least one of which is in everything that a pattern matches, in whatever case.
+/// A set of texts in small letters. Every match of a pattern contains at least one of them, in any case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Literals {
     texts: Vec<Vec<u8>>,
@@ -25,8 +26,8 @@ pub struct Literals {
 }
 
 impl Literals {
-    /// The literals for a list of words; `None` if there are none, or if they are too many or too common to be worth a
-    /// search.
+    /// The literals for a list of words; `None` if there are no words, or if they are too many or too common for
+    /// a search to be useful.
     pub fn of_words<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         Self::new(words.into_iter().map(<[u8]>::to_ascii_lowercase).collect()).useful()
     }
@@ -38,7 +39,7 @@ impl Literals {
         Self { texts, frequency }
     }
 
-    /// The texts: none is empty, none contains another.
+    /// The texts. None is empty, and none contains another one.
     pub fn texts(&self) -> &[Vec<u8>] {
         &self.texts
     }
@@ -49,7 +50,7 @@ impl Literals {
     }
 
     fn useful(mut self) -> Option<Self> {
-        // An empty text is everywhere.
+        // An empty text would be found in every value.
         if self.texts.is_empty() || self.frequency > MAX_FREQUENCY {
             return None;
         }
@@ -57,7 +58,7 @@ impl Literals {
         Some(self)
     }
 
-    /// Removes texts that contain others, which would be found anyway.
+    /// Removes texts that contain another text of the set: it is enough to search for the shorter one.
     fn remove_longer(&mut self) {
         let all: HashSet<Vec<u8>> = self.texts.iter().cloned().collect();
         let shortest = self.texts.iter().map(Vec::len).min().unwrap_or(0);
@@ -77,23 +78,23 @@ impl Literals {
     }
 }
 
-/// The rarest set of texts of which every match contains one; `None` if no set is rare enough to be useful.
+/// The rarest set of literals for a pattern; `None` if no set is rare enough to be useful.
 pub fn required(pattern: &Hir) -> Option<Literals> {
     Rc::unwrap_or_clone(facts(pattern).best()?).useful()
 }
 
 type Set = Option<Rc<Literals>>;
 
-/// Facts about every match of a part of a pattern.
+/// Sets of texts that hold for every match of a part of a pattern. `None` for a set that is not known.
 #[derive(Clone, Default)]
 struct Facts {
-    /// The text is one of these.
+    /// The match is one of these texts.
     exact: Set,
-    /// The text begins with one of these. Set if `exact` is.
+    /// The match begins with one of these texts. Known if `exact` is.
     prefix: Set,
-    /// The text ends with one of these. Set if `exact` is.
+    /// The match ends with one of these texts. Known if `exact` is.
     suffix: Set,
-    /// The text contains one of these.
+    /// The match contains one of these texts.
     inner: Set,
 }
 
@@ -112,7 +113,7 @@ impl Facts {
         Self::exact(Literals::new(vec![Vec::new()]))
     }
 
-    /// The rarest of the known literals.
+    /// The rarest of the known sets.
     fn best(self) -> Set {
         rarest([self.exact, self.prefix, self.suffix, self.inner])
     }
@@ -191,7 +192,7 @@ fn cut(set: Set, end: fn(&[u8]) -> &[u8]) -> Set {
     Some(Rc::new(Literals::new(literals.texts.iter().map(|text| end(text).to_vec()).collect())))
 }
 
-/// Each text of one followed by each of the other; `None` if they were too many.
+/// Each text of the first set followed by each text of the second; `None` if these would be too many.
 fn product(first: &Set, second: &Set) -> Set {
     let (first, second) = (first.as_ref()?, second.as_ref()?);
     if first.is_empty_text() {
@@ -225,7 +226,8 @@ fn rarest<const N: usize>(sets: [Set; N]) -> Set {
     known.min_by(|first, second| first.frequency.total_cmp(&second.frequency))
 }
 
-/// The bytes of a class as texts; `None` if it is a class of characters, or has so many bytes that it is useless.
+/// The bytes of a class as texts. `None` if it is a class of characters rather than bytes, or if its bytes
+/// are too common.
 fn of_class(class: &Class) -> Option<Literals> {
     let Class::Bytes(class) = class else { return None };
     let bytes = || class.iter().flat_map(|range| range.start()..=range.end());
@@ -236,12 +238,12 @@ fn of_class(class: &Class) -> Option<Literals> {
     Some(Literals::new(bytes().map(|byte| vec![byte.to_ascii_lowercase()]).collect()))
 }
 
-/// How often a text is expected at a place of an ordinary value.
+/// The probability that a text begins at a given position of an ordinary value.
 fn frequency(text: &[u8]) -> f64 {
     text.iter().map(|byte| byte_frequency(*byte)).product()
 }
 
-/// A guess for parameters, paths and fields of requests.
+/// The estimated frequency of a byte in parameters, paths and fields of requests.
 fn byte_frequency(byte: u8) -> f64 {
     const LETTERS: [f64; 26] = [
         0.06, 0.012, 0.03, 0.03, 0.09, 0.015, 0.015, 0.03, 0.055, 0.003, 0.006, 0.03, 0.02, 0.05, 0.055,

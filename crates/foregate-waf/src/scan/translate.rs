@@ -1,10 +1,10 @@
-//! From PCRE's syntax, in which rules are written, to that of the `regex` crate.
+//! Translates patterns from PCRE's syntax, in which rules are written, to that of the `regex` crate.
 
 use super::class::{self, ClassBytes, named_escape};
 use super::pattern::PatternError;
 
-/// The pattern in the syntax of the `regex` crate without Unicode: common syntax unchanged, bytes beyond ASCII and
-/// classes by their numbers. Constructs that only PCRE has are errors.
+/// Translates a pattern to the syntax of the `regex` crate without Unicode. Syntax that both have is kept.
+/// Classes and bytes beyond ASCII are written as numbers. Constructs that only PCRE has are errors.
 pub(super) fn translate(pattern: &[u8]) -> Result<String, PatternError> {
     let mut cursor = Cursor { pattern, at: 0 };
     let mut out = String::with_capacity(pattern.len() + 16);
@@ -63,7 +63,7 @@ fn greed(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> 
     }
 }
 
-/// The length of `N}`, `N,}` or `N,M}`; `None` if a brace means itself.
+/// The length of `N}`, `N,}` or `N,M}` after an opening brace; `None` if the brace stands for itself.
 fn counted(rest: &[u8]) -> Option<usize> {
     let digits = |from: usize| rest[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut len = digits(0);
@@ -147,7 +147,7 @@ fn name(cursor: &mut Cursor<'_>, end: u8, out: &mut String) -> Result<(), Patter
     Ok(())
 }
 
-/// `(?i)`, `(?i-s:` and so on, after their question mark.
+/// Translates flags, such as `(?i)` and `(?i-s:`, after their question mark.
 fn flags(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> {
     let at = cursor.at();
     let len = cursor.rest().iter().take_while(|byte| !matches!(byte, b')' | b':')).count();
@@ -172,7 +172,7 @@ fn flags(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> 
 pub(super) enum EscapeMeaning<'a> {
     Byte(u8),
     Set(ClassBytes),
-    /// Something between bytes, or several of them, as the `regex` crate writes it.
+    /// A position between bytes or a sequence of bytes, in the syntax of the `regex` crate.
     Syntax(&'static str),
     /// `\Q...\E`.
     Quoted(&'a [u8]),
@@ -220,7 +220,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Reads the escape after its backslash.
+    /// Reads an escape, after its backslash.
     pub(super) fn escape(&mut self) -> Result<EscapeMeaning<'a>, PatternError> {
         let at = self.at - 1;
         let Some(letter) = self.next() else {
@@ -267,7 +267,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// `\xHH` with up to two digits, or `\x{HH}`.
+    /// Reads `\xHH` with up to two digits, or `\x{HH}`.
     fn hexadecimal(&mut self, at: usize) -> Result<u8, PatternError> {
         let braced = self.eat(b"{");
         let most = if braced { usize::MAX } else { 2 };
@@ -289,7 +289,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `None` if the number exceeds a byte.
+/// Parses digits as a byte; `None` if the number is too large.
 fn number(digits: &[u8], radix: u32) -> Option<u8> {
     let digits = digits.iter().filter_map(|byte| char::from(*byte).to_digit(radix));
     let value = digits.fold(0, |value: u32, digit| value.saturating_mul(radix).saturating_add(digit));

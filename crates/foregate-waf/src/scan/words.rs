@@ -1,10 +1,10 @@
-//! A list of words, as `@pm` has it.
+//! A search for a list of words, as for `@pm`.
 
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, BuildError, MatchKind};
 
-/// Words of which a value has one or none, in any case of ASCII.
+/// A search for any of many words. The case of ASCII letters is ignored.
 #[derive(Debug)]
 pub struct Words {
     automaton: AhoCorasick,
@@ -12,7 +12,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Empty words are left out.
+    /// Builds the search. Empty words are ignored.
     pub fn new<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, BuildError> {
         let words: Box<[Box<[u8]>]> =
             words.into_iter().filter(|word| !word.is_empty()).map(Box::from).collect();
@@ -23,7 +23,7 @@ impl Words {
         Ok(Self { automaton, words })
     }
 
-    /// The position of the word that ends first.
+    /// The position of the first word in the value: the one that ends first.
     pub fn find(&self, value: &[u8]) -> Option<Range<usize>> {
         self.automaton.find(value).map(|found| found.range())
     }
@@ -38,7 +38,7 @@ impl Words {
         self.words.iter().map(|word| &**word)
     }
 
-    /// In bytes.
+    /// The memory of the search, bytes.
     pub fn memory(&self) -> usize {
         self.automaton.memory_usage() + self.words.iter().map(|word| word.len()).sum::<usize>()
     }

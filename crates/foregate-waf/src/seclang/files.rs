@@ -1,4 +1,4 @@
-//! The files that rules are read from, and the files of data that they name.
+//! Reads files of rules, and the data files that rules name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,14 +10,16 @@ use crate::model::{Network, NetworkError, Phrases, Place};
 
 /// The source of the text of rules and of their data.
 pub trait Files {
-    /// All of the file at `path`. An error, in a few words, if it cannot be had or is larger than `limit` bytes.
+    /// Reads the whole file at `path`. The error tells in a few words why the file cannot be read, or that it is
+    /// larger than `limit` bytes.
     fn read(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, String>;
 
-    /// The files whose paths match `pattern`, sorted; `*` and `?` stand for parts of names. No file is no error.
+    /// The files whose paths match `pattern`, sorted. `*` and `?` stand for parts of names. It is no error if
+    /// there are no such files.
     fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String>;
 }
 
-/// There are no files: rules that name some are refused.
+/// A source without files: rules that name files are refused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFiles;
 
@@ -40,7 +42,7 @@ pub(super) struct Shelf<'f> {
 }
 
 impl<'f> Shelf<'f> {
-    /// Nothing is read yet.
+    /// Makes a shelf from which nothing has been read yet.
     pub(super) fn new(files: &'f mut dyn Files) -> Self {
         Self { files, data: Data::default(), bytes: 0 }
     }
@@ -50,7 +52,7 @@ impl<'f> Shelf<'f> {
         self.files.glob(pattern)
     }
 
-    /// The path of a file that the file `from` names.
+    /// The path of the file that the file `from` refers to as `name`.
     pub(super) fn path(&self, from: &str, name: &str) -> String {
         match from.rsplit_once('/') {
             Some((folder, _)) if !name.starts_with('/') => format!("{folder}/{name}"),
@@ -96,7 +98,8 @@ struct Data {
 }
 
 impl Shelf<'_> {
-    /// The phrases in the files of this argument: one a line; empty ones and those that start with `#` do not count.
+    /// The phrases in the files that this argument names, one on each line. Empty lines and lines that start with
+    /// `#` are ignored.
     pub(super) fn phrases(&mut self, part: Part<'_>, findings: &mut Findings) -> Option<Phrases> {
         let mut all = Vec::new();
         for name in part.split_all(char::is_whitespace) {
@@ -114,7 +117,7 @@ impl Shelf<'_> {
         }
     }
 
-    /// The addresses in the files of this argument, one a line.
+    /// The addresses in the files that this argument names, one on each line.
     pub(super) fn networks(&mut self, part: Part<'_>, findings: &mut Findings) -> Option<Arc<[Network]>> {
         let mut all: Vec<Arc<[Network]>> = Vec::new();
         for name in part.split_all(char::is_whitespace) {
@@ -133,7 +136,7 @@ impl Shelf<'_> {
     }
 }
 
-/// The lines of a file of data that count, with their numbers.
+/// The lines of a data file that are neither empty nor comments, with their numbers.
 fn entries(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     let lines =
@@ -146,7 +149,7 @@ fn read_networks(path: &str, text: &[u8], findings: &mut Findings) -> Option<Arc
     let mut right = true;
     let file: Arc<str> = path.into();
     for (number, line) in entries(text) {
-        // A remark follows the address.
+        // A comment may follow the address.
         let line = line.split(|byte| *byte == b'#').next().unwrap_or_default().trim_ascii();
         let line = String::from_utf8_lossy(line);
         match Network::parse(&line) {

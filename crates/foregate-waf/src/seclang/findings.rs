@@ -1,4 +1,4 @@
-//! Errors and warnings, with their places.
+//! Collects errors and warnings with their places.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::line::Line;
 use super::nearest::nearest;
 use crate::model::{Place, Problem};
 
-/// Errors and warnings so far, and the directive that is being read.
+/// The errors and warnings so far, and the directive that is being read.
 pub(super) struct Findings {
     /// Errors: the rules are unusable.
     pub(super) errors: Vec<Problem>,
@@ -19,12 +19,12 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// None yet.
+    /// Makes an empty collection.
     pub(super) fn new() -> Self {
         Self { errors: Vec::new(), warnings: Vec::new(), file: Arc::from(""), line: Rc::default() }
     }
 
-    /// From now on, places are in this directive.
+    /// Starts a directive: later places refer to it.
     pub(super) fn enter(&mut self, file: &Arc<str>, line: &Rc<Line>) {
         self.file = Arc::clone(file);
         self.line = Rc::clone(line);
@@ -40,12 +40,12 @@ impl Findings {
         &self.file
     }
 
-    /// Something is wrong at this byte of the directive.
+    /// Records an error at this byte of the directive.
     pub(super) fn error(&mut self, at: usize, message: impl Into<String>, suggestion: Option<String>) {
         self.error_at(self.place(at), message, suggestion);
     }
 
-    /// Something is wrong at this place.
+    /// Records an error at this place.
     pub(super) fn error_at(&mut self, place: Place, message: impl Into<String>, suggestion: Option<String>) {
         if self.errors.len() < MAX_ERRORS {
             self.errors.push(Problem { place, message: message.into(), suggestion });
@@ -66,23 +66,23 @@ impl Findings {
         self.error(at, format!("there is no {kind} `{shown}{more}`"), suggestion);
     }
 
-    /// Something looks wrong at this byte of the directive, or has no effect.
+    /// Records a warning at this byte of the directive.
     pub(super) fn warn(&mut self, at: usize, message: impl Into<String>, suggestion: Option<String>) {
         self.warn_at(self.place(at), message, suggestion);
     }
 
-    /// Something looks wrong at this place.
+    /// Records a warning at this place.
     pub(super) fn warn_at(&mut self, place: Place, message: impl Into<String>, suggestion: Option<String>) {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(Problem { place, message: message.into(), suggestion });
         }
     }
 
-    /// Returns true if no further error is recorded.
+    /// Returns true if there are so many errors that no further one is recorded.
     pub(super) fn is_full(&self) -> bool {
         self.errors.len() >= MAX_ERRORS
     }
 }
 
-/// How many characters of a name an error shows.
+/// The most characters of a name that an error shows.
 const MAX_SHOWN: usize = 80;

@@ -1,4 +1,4 @@
-//! Turns rules as written into their final form.
+//! Turns rules from their written form into their final form.
 
 use foldhash::HashMap;
 
@@ -15,7 +15,7 @@ const DENIED: u16 = 403;
 /// The status of a redirected request, by default.
 const REDIRECTED: u16 = 302;
 
-/// The rules with all updates, their skips resolved.
+/// Returns the rules with all updates applied and all skips resolved to positions.
 pub(super) fn finish(drafts: Drafts, updates: &[Update], findings: &mut Findings) -> Vec<Rule> {
     let markers = drafts.markers;
     let mut slots: Vec<Option<Draft>> = drafts.rules.into_iter().map(Some).collect();
@@ -39,7 +39,7 @@ pub(super) fn finish(drafts: Drafts, updates: &[Update], findings: &mut Findings
     rules
 }
 
-/// For each position between the written rules, the number of remaining rules before it.
+/// For each position between the written rules, the number of rules before it that were not removed.
 fn kept_before(slots: &[Option<Draft>]) -> Vec<usize> {
     let counts = slots.iter().scan(0, |kept, slot| {
         *kept += usize::from(slot.is_some());
@@ -48,9 +48,9 @@ fn kept_before(slots: &[Option<Draft>]) -> Vec<usize> {
     std::iter::once(0).chain(counts).collect()
 }
 
-/// The targets of skips.
+/// Finds the targets of skips.
 struct Places<'m> {
-    /// For each name, the positions of its markers, ascending.
+    /// The positions of the markers with each name, ascending.
     markers: HashMap<&'m str, Vec<usize>>,
     /// Positions of rules by their ids.
     rules: HashMap<RuleId, usize>,
@@ -75,14 +75,15 @@ impl<'m> Places<'m> {
         places
     }
 
-    /// The position after this many rules of the same phase as the rule at `at`.
+    /// The position that is reached if the rule at `at` skips this many rules of its phase.
     fn beyond(&self, rules: &[Rule], at: usize, count: usize) -> usize {
         let same = &self.phases[rules[at].phase as usize];
         let next = same.partition_point(|other| *other <= at).saturating_add(count);
         same.get(next).copied().unwrap_or(rules.len())
     }
 
-    /// The position to which a rule skips: this marker, or the end of the rule with this id.
+    /// The position to which the rule at `at` skips: the next marker with this name, or the position after the
+    /// rule with this id.
     fn target_of(
         &self,
         name: &str,
@@ -125,7 +126,7 @@ fn rule(draft: Draft) -> Rule {
         phase: draft.phase,
         links,
         disruptive: match disruptive {
-            // A default cannot be `block`.
+            // `block` has been replaced with the default action, which cannot be `block` itself.
             DisruptiveChoice::Pass | DisruptiveChoice::Block => Disruptive::Pass,
             DisruptiveChoice::Allow(scope) => Disruptive::Allow(scope),
             DisruptiveChoice::Deny => Disruptive::Deny { status: status.unwrap_or(DENIED) },

@@ -11,11 +11,12 @@ use crate::model::Place;
 pub(super) struct Line {
     /// Its text, without white space around it.
     pub(super) text: String,
-    /// Where its lines start, the first first.
+    /// The starts of its lines, in order.
     starts: Vec<LineStart>,
 }
 
-/// From byte `at` of the text on, up to the next start, it is this line of the file from this column on.
+/// The start of a line of the file within the directive's text: byte `at` of the text is at this line and
+/// column of the file.
 #[derive(Debug)]
 struct LineStart {
     at: usize,
@@ -37,7 +38,7 @@ impl Line {
         Place { file: Arc::clone(file), line, column }
     }
 
-    /// An empty line at this place, for errors that concern a place and no text.
+    /// An empty line at this place, for errors that concern a place rather than a text.
     pub(super) fn at(line: u32, column: u32) -> Self {
         Self { text: String::new(), starts: vec![LineStart { at: 0, line, column }] }
     }
@@ -54,17 +55,17 @@ impl Line {
     }
 }
 
-/// An error in a line. After all but the last of these, parsing of the text ends.
+/// An error in a line. Parsing ends after each of these, except after `Commented`.
 pub(super) enum LineError {
-    /// A directive is larger than [`MAX_DIRECTIVE`]; it starts in this line.
+    /// The directive that starts in this line is larger than [`MAX_DIRECTIVE`].
     TooLarge(u32),
-    /// The last line, with this number, is continued, but there is no next line.
+    /// The last line, which has this number, ends with `\`, but there is no next line.
     Continued(u32),
     /// This line continues a comment and looks like a directive.
     Commented(u32),
 }
 
-/// The directives of a file, in order. Parsing stops at a broken one.
+/// The directives of a file, in order. Parsing stops at an error, except for [`LineError::Commented`].
 pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, LineError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut numbered = (1u32..).zip(text.lines());
@@ -93,15 +94,16 @@ pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, LineEr
     })
 }
 
-/// Returns true if a comment is a disabled rule or directive. As in ModSecurity 3, its continuation lines belong to it;
-/// other comments end with their line. An empty line ends both, though ModSecurity sometimes goes on: a rule that is
-/// loaded by mistake is noticed, a missing one protects nobody.
+/// Returns true if a comment is a disabled rule or directive. As in ModSecurity 3, continuation lines after
+/// it belong to the comment; other comments end with their line. An empty line ends both kinds, although
+/// ModSecurity sometimes continues after it. It is safer so: a rule that is loaded by mistake is noticed, but
+/// a missing rule is not.
 fn is_commented_rule(comment: &str) -> bool {
     let text = comment.strip_prefix('#').unwrap_or(comment).trim_start_matches([' ', '\t']);
     text.starts_with("SecRule") || text.starts_with("SecAction")
 }
 
-/// The directive that starts with this line.
+/// Reads the directive that starts with this line.
 fn directive<'t>(
     number: u32,
     first: &'t str,
@@ -117,20 +119,20 @@ fn directive<'t>(
             joined.text.truncate(joined.text.trim_end().len());
             return Ok(joined);
         }
-        // White space at the start of a line that continues another is part of it: it may be in a quoted text.
+        // White space at the start of a continuation line is kept, because it may be in a quoted text.
         (at, text) = rest.next().ok_or(LineError::Continued(at))?;
         indent = 0;
     }
 }
 
-/// A part of a directive as it is written, and where it starts.
+/// A part of a directive as it is written, with its position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'l> {
     /// The original text.
     pub(super) raw: &'l str,
-    /// Its first byte in the directive.
+    /// The position of its first byte in the directive.
     pub(super) at: usize,
-    /// The quotes that stand for themselves after `\`.
+    /// The quotes that are escaped with `\` in this part.
     quotes: &'static str,
 }
 
@@ -145,14 +147,14 @@ impl<'l> Part<'l> {
             }
             text.push(found);
             if found == '\\' {
-                // The next character belongs to this backslash and starts nothing of its own.
+                // The character after a backslash is escaped, so it is copied without being examined.
                 text.extend(rest.next());
             }
         }
         text
     }
 
-    /// The same text inside both quotes: a value in `'` in an argument in `"`.
+    /// The same text as a value in `'` within an argument in `"`: both quotes are escaped in it.
     pub(super) fn in_both_quotes(self) -> Self {
         Self { quotes: "\"'", ..self }
     }
@@ -172,7 +174,7 @@ impl<'l> Part<'l> {
         }
     }
 
-    /// Up to this byte.
+    /// This part up to a byte.
     pub(super) fn to(self, end: usize) -> Self {
         Self { raw: self.raw.get(..end).unwrap_or(self.raw), ..self }
     }
@@ -195,13 +197,13 @@ impl<'l> Part<'l> {
         })
     }
 
-    /// The part after `prefix`, if it starts so.
+    /// The part after `prefix`, if this part starts with it.
     pub(super) fn strip(self, prefix: char) -> Option<Self> {
         self.raw.starts_with(prefix).then(|| self.from(prefix.len_utf8()))
     }
 }
 
-/// A directive's name and its arguments; `None` if a quote is not closed, which is reported.
+/// Splits a directive into its name and arguments. Returns `None` if a quote is not closed, which is reported.
 pub(super) fn words<'l>(line: &'l Line, findings: &mut Findings) -> Option<Vec<Part<'l>>> {
     let mut words = Vec::new();
     let mut rest = Part { raw: &line.text, at: 0, quotes: "" }.trim();
@@ -224,7 +226,7 @@ pub(super) fn words<'l>(line: &'l Line, findings: &mut Findings) -> Option<Vec<P
     Some(words)
 }
 
-/// The probable mistake if `\` is the last visible character of a line.
+/// The explanation of the probable mistake if `\` is the last visible character of a line.
 const CONTINUATION: &str =
     "white space follows the `\\` at the end of the line, so that the next line does not continue it";
 
@@ -249,7 +251,7 @@ fn quoted<'l>(
     Some((Part { quotes, ..part.to(end) }, after))
 }
 
-/// The place of the first such quote that no `\` precedes.
+/// The position of the first such quote that is not escaped with `\`.
 pub(super) fn end_of_quoted(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(at, found)| {
@@ -259,7 +261,7 @@ pub(super) fn end_of_quoted(text: &str, quote: char) -> Option<usize> {
     })
 }
 
-/// Where a word that is not quoted ends. A selector in it may be (`ARGS:'a b'`).
+/// The position at which an unquoted word ends. A selector in the word may be quoted (`ARGS:'a b'`).
 fn end_of_plain(text: &str) -> usize {
     let mut from = 0;
     loop {

@@ -1,4 +1,4 @@
-//! Checks for probable mistakes.
+//! Warns of probable mistakes.
 
 use std::cell::OnceCell;
 
@@ -24,7 +24,8 @@ pub(super) fn lint(set: &RuleSet, findings: &mut Findings) {
     }
 }
 
-/// A link that only reads variables without values in its phase never matches (or, negated or counting, tells nothing).
+/// Warns of links that read only variables without values in their phase. Such a link never matches; if it is
+/// negated or counts values, its result is always the same.
 fn known_later(rule: &Rule, findings: &mut Findings) {
     for link in &rule.links {
         let first = link.targets.iter().map(|target| target.variable.known_from()).min();
@@ -41,7 +42,7 @@ fn known_later(rule: &Rule, findings: &mut Findings) {
     }
 }
 
-/// A `ctl` that means no rule, or a variable at which none of the rules looks.
+/// Warns of a `ctl` that selects no rule, or excludes a variable that none of the selected rules reads.
 fn without_effect(
     set: &RuleSet,
     index: &OnceCell<Index>,
@@ -65,7 +66,7 @@ fn without_effect(
     }
 }
 
-/// Rules that an earlier rule, which always matches, skips.
+/// Warns of rules that never run because an earlier rule always matches and skips them.
 fn never_reached(set: &RuleSet, phase: Phase, findings: &mut Findings) {
     let mut until = 0;
     let mut because = None;

@@ -1,4 +1,4 @@
-//! Files to rules.
+//! Loads rules from files and texts.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{finish, lint, number, setting, update};
 use crate::model::{Place, Problem, RuleSet};
 use crate::transform::UnicodeMap;
 
-/// Rules to load.
+/// A source of rules.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// Rules in files: a path, or a pattern that at least one file has to match.
@@ -39,7 +39,7 @@ impl Source {
     }
 }
 
-/// The rules in these sources, in their order, as one set; or everything that is wrong with them, no more than
+/// Loads the rules in these sources, in order, as one set. If there are errors, returns all of them, up to
 /// [`MAX_ERRORS`](super::limits::MAX_ERRORS).
 pub fn load(sources: &[Source], files: &mut dyn Files) -> Result<RuleSet, Vec<Problem>> {
     let mut loader = Loader {
@@ -77,14 +77,14 @@ struct Loader<'f> {
     drafts: Drafts,
     said: setting::DirectiveSettings,
     updates: Vec<Update>,
-    /// Files that are being read, each included by the previous one.
+    /// The files that are being read. Each is included by the one before it.
     open: Vec<String>,
     /// Files read so far.
     count: usize,
 }
 
 impl Loader<'_> {
-    /// Reads the files that `pattern` names. `at` is where it is named.
+    /// Reads the files that match `pattern`. `at` is the position of the pattern in the directive.
     fn include(&mut self, pattern: &str, at: usize, required: bool) {
         let paths = if pattern.contains(['*', '?']) {
             match self.shelf.glob(pattern) {
@@ -207,7 +207,7 @@ impl Loader<'_> {
         self.include(&path, pattern.at, required);
     }
 
-    /// `SecUnicodeMapFile FILE PAGE`.
+    /// Handles `SecUnicodeMapFile FILE PAGE`.
     fn unicode_map(&mut self, file: &Arc<str>, name: Part<'_>, arguments: &[Part<'_>]) {
         let words: Vec<_> = arguments.iter().flat_map(|part| part.split_all(char::is_whitespace)).collect();
         let [path, page] = &words[..] else {

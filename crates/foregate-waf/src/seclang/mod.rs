@@ -1,10 +1,10 @@
-//! SecLang: text to the [model](crate::model).
+//! Parses SecLang into the [model](crate::model).
 //!
-//! [`load`] reads rules as they are written for ModSecurity and for the OWASP Core Rule Set: every directive,
-//! variable, operator, transformation, action and `ctl` that means something to a reverse proxy. Unknown
-//! constructs are errors with their place and a suggestion if one is near; several are found
-//! at a time, and nothing is skipped silently. Known constructs without effect here, and probable mistakes, are
-//! [`RuleSet::warnings`](crate::model::RuleSet::warnings).
+//! [`load`] reads rules in the language of ModSecurity and the OWASP Core Rule Set: every directive,
+//! variable, operator, transformation, action and `ctl` that makes sense in a reverse proxy. An unknown
+//! construct is an error, with its place and, if there is a similar name, a suggestion. Several errors are
+//! reported at a time, and nothing is skipped silently. Known constructs that have no effect here, and
+//! probable mistakes, are [`RuleSet::warnings`](crate::model::RuleSet::warnings).
 //!
 //! ```
 //! use foregate_waf::seclang::{NoFiles, Source, load};
@@ -22,12 +22,13 @@
 //!
 //! # The language
 //!
-//! A directive is a line; `\` at its end continues it. Lines that start with `#` are comments. Arguments are separated
-//! by white space and quoted with `"` or `'`, within which `\` before that quote stands for the quote and is kept
-//! before all else. Files are UTF-8; files of phrases (`@pmFromFile`) may hold any bytes.
+//! A directive is a line; `\` at the end of a line continues it on the next. Lines that start with `#` are
+//! comments. Arguments are separated by white space and may be quoted with `"` or `'`. Within quotes, `\`
+//! before the same quote stands for the quote; before any other character, the `\` is kept. Files are UTF-8;
+//! files of phrases (`@pmFromFile`) may contain any bytes.
 //!
-//! `SecRuleRemoveBy…` and `SecRuleUpdate…By…` apply to rules before and after them. A tag or message is a literal,
-//! or a pattern between slashes (`/^attack-/`).
+//! `SecRuleRemoveBy…` and `SecRuleUpdate…By…` apply to rules before and after them. They select a tag or
+//! message by a literal text or by a pattern between slashes (`/^attack-/`).
 //!
 //! Paths are relative to the file that names them.
 

@@ -1,15 +1,15 @@
-//! Which known name somebody may have meant.
+//! Finds the known name that the author of a rule may have meant.
 
 use strsim::osa_distance;
 
-/// How many letters in a hundred may differ.
+/// The largest difference between two similar names, in percent of the letters.
 const MAX_DIFFERENCE_PERCENT: usize = 34;
 
-/// Names longer than this are compared with nothing.
+/// The longest name, in bytes, for which a similar one is searched.
 const MAX_NAME: usize = 64;
 
-/// The known name that is most like `name` whatever the case, if any is much like it; of equals, the first in the
-/// alphabet.
+/// The known name that is most similar to `name`, ignoring case; `None` if no name is similar enough. Of
+/// equally similar names, the first in the alphabet.
 pub(super) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     if name.len() > MAX_NAME {
         return None;

@@ -1,15 +1,16 @@
-//! Missing prerequisites: directives without which valid rules have no effect.
+//! Finds missing prerequisites: directives without which valid rules have no effect.
 
 use crate::model::{
     Action, Change, Ctl, Disruptive, Phase, Problem, Rule, RuleSet, Selector, Variable, WritableCollection,
 };
 
-/// The variable by which the Core Rule Set knows that its setup has been loaded.
+/// The variable that the setup file of the Core Rule Set sets. Its rules check by it that the setup has been
+/// loaded.
 const SETUP: &str = "crs_setup_version";
 
-/// The prerequisites that a set of rules lacks, each with the place of a rule that needs it and the directive to add. Only for complete
-/// sets: parts of a set may lack things rightly. `wants_bodies` says that the configuration asks for inspection of request
-/// bodies.
+/// Finds the prerequisites that a set of rules lacks, each with the place of a rule that needs it and the
+/// directive to add. To be called only for complete sets, because a part of a set may rely on other parts.
+/// `wants_bodies` is true if the configuration asks for inspection of request bodies.
 pub fn needs(set: &RuleSet, wants_bodies: bool) -> Vec<Problem> {
     let bodies = bodies(set).filter(|_| wants_bodies);
     let unread = wants_bodies && set.settings.request_body_access;
@@ -18,7 +19,7 @@ pub fn needs(set: &RuleSet, wants_bodies: bool) -> Vec<Problem> {
     [bodies, setup(set)].into_iter().chain(unread).flatten().collect()
 }
 
-/// Rules over bodies of requests, where no body is looked at.
+/// Finds rules that read bodies of requests although the rules never get bodies.
 fn bodies(set: &RuleSet) -> Option<Problem> {
     let turns_on = |action: &Action| matches!(action, Action::Ctl(Ctl::RequestBodyAccess(true)));
     if set.settings.request_body_access || set.rules.iter().flat_map(actions).any(turns_on) {
@@ -41,7 +42,8 @@ fn bodies(set: &RuleSet) -> Option<Problem> {
     })
 }
 
-/// Rules that ask whether a body could be read, so that the firewall leaves it to them, of which none stops the request.
+/// Finds rules that check for unreadable bodies with the variable `asked`, if none of them stops the request.
+/// Because of such rules, the firewall itself does not refuse unreadable bodies.
 fn lets_pass(set: &RuleSet, asked: Variable) -> Option<Problem> {
     if !set.rules.iter().any(looks_at_bodies) {
         return None;
@@ -97,7 +99,8 @@ fn looks_at_bodies(rule: &Rule) -> bool {
         })
 }
 
-/// Warns if the setup of the Core Rule Set is missing or comes too late: its first rule then refuses every request.
+/// Warns if the setup of the Core Rule Set is missing or comes too late. The first rule of the set then
+/// refuses every request.
 fn setup(set: &RuleSet) -> Option<Problem> {
     let at = set.rules.iter().position(asks_for_setup)?;
     let (before, behind) = set.rules.split_at(at);
@@ -138,7 +141,7 @@ fn sets_up(rule: &Rule) -> bool {
     })
 }
 
-/// Returns true if a rule removes the one at this position for every request.
+/// Returns true if `rule` removes the rule at `at` for every request.
 fn leaves_out(set: &RuleSet, rule: &Rule, at: usize) -> bool {
     rule.links.iter().all(|link| link.targets.is_empty())
         && actions(rule).any(|action| match action {

@@ -1,9 +1,9 @@
-//! Numbers of directives and actions.
+//! Parses numbers in directives and actions.
 
 use super::findings::Findings;
 use super::line::Part;
 
-/// A number within these bounds.
+/// Parses a number within these bounds; `None` after an error, which is recorded.
 pub(super) fn bounded<N>(
     part: Part<'_>,
     within: std::ops::RangeInclusive<N>,
@@ -14,7 +14,7 @@ where
     N: std::str::FromStr + PartialOrd + std::fmt::Display,
 {
     let text = part.text();
-    // `+5` is a number to Rust.
+    // Rust's parser would also accept a sign, as in `+5`.
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|number| digits && within.contains(number));
     if number.is_none() {

@@ -1,4 +1,4 @@
-//! Operators: `@NAME ARGUMENT`, `!@NAME ARGUMENT`, or a pattern alone.
+//! Parses operators: `@NAME ARGUMENT`, `!@NAME ARGUMENT`, or a pattern alone.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use super::pattern;
 use super::template::{number, template, without_macros};
 use crate::model::{ByteSet, Comparison, Network, Operator, Phrases, Regex, Template};
 
-/// The way in which an operator uses its argument.
+/// The kind of an operator's argument, with the function that makes the operator.
 #[derive(Clone, Copy)]
 enum MakeOperator {
-    /// There is none.
+    /// No argument.
     Plain(fn() -> Operator),
     Pattern(fn(Regex) -> Operator),
     /// A text with macros.
     Text(fn(Template) -> Operator),
-    /// Like `Text`, and it may be empty.
+    /// A text with macros, which may be empty.
     AnyText(fn(Template) -> Operator),
     Number(Comparison),
     Phrases,
@@ -64,7 +64,7 @@ const OPERATORS: &[(&str, MakeOperator)] = &[
 
 const OF_PROXY: &str = "the proxy's own rules know countries and lists of addresses";
 
-/// Operators of ModSecurity and Coraza that are not there, and why.
+/// The operators of ModSecurity and Coraza that are not supported, with the reasons.
 const NOT_OFFERED: &[(&str, &str)] = &[
     ("fuzzyHash", "no fuzzy hashes are kept"),
     ("geoLookup", OF_PROXY),
@@ -162,12 +162,13 @@ fn patterned(
     without_macros(part, of, findings).then(|| pattern::regex(part, findings)).flatten().map(make)
 }
 
-/// Phrases between white space. Bytes may be written in hexadecimal between bars: `a|20 2f|b`.
+/// Parses phrases that are separated by white space. Bytes may be written in hexadecimal between bars: `a|20
+/// 2f|b`.
 fn phrases(part: Part<'_>, findings: &mut Findings) -> Option<Phrases> {
     if !without_macros(part, "the phrases of `@pm`", findings) {
         return None;
     }
-    // White space within bars does not separate.
+    // White space between bars does not separate phrases.
     let mut inside = false;
     let mut phrases = vec![String::new()];
     for found in part.text().chars() {
@@ -191,7 +192,7 @@ fn phrases(part: Part<'_>, findings: &mut Findings) -> Option<Phrases> {
     decoded.map(Phrases::new)
 }
 
-/// A phrase with bytes in hexadecimal between bars.
+/// Decodes a phrase that may have bytes in hexadecimal between bars.
 fn decoded(phrase: &str) -> Option<Box<[u8]>> {
     let mut bytes = Vec::with_capacity(phrase.len());
     for (at, piece) in phrase.split('|').enumerate() {
@@ -207,7 +208,7 @@ fn decoded(phrase: &str) -> Option<Box<[u8]>> {
     Some(bytes.into())
 }
 
-/// Addresses and networks between commas.
+/// Parses addresses and networks that are separated by commas.
 fn networks(part: Part<'_>, findings: &mut Findings) -> Option<Arc<[Network]>> {
     let mut networks = Vec::new();
     let mut right = true;
@@ -223,7 +224,7 @@ fn networks(part: Part<'_>, findings: &mut Findings) -> Option<Arc<[Network]>> {
     right.then(|| networks.into())
 }
 
-/// Bytes and ranges of them between commas: `9,10,13,32-126`.
+/// Parses bytes and ranges of bytes that are separated by commas: `9,10,13,32-126`.
 fn bytes(part: Part<'_>, findings: &mut Findings) -> Option<ByteSet> {
     let mut set = ByteSet::default();
     let mut right = true;

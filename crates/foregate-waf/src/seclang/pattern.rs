@@ -1,4 +1,4 @@
-//! Patterns: validity and cost.
+//! Checks the validity and the cost of patterns.
 
 use regex_syntax::hir::{Hir, HirKind};
 
@@ -33,16 +33,16 @@ pub(super) fn regex(part: Part<'_>, findings: &mut Findings) -> Option<Regex> {
     Some(Regex::new(&text))
 }
 
-/// Reports the reason, and the place within the pattern if it is known.
+/// Reports the error of a pattern, with its place within the pattern if that is known.
 fn refused(part: Part<'_>, text: &str, error: &PatternError, findings: &mut Findings) {
     let offset = error.at.filter(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let suggestion = unavailable(&text[offset..]);
-    // Before an escaped quote, the text is shorter than its source.
+    // If the source has escaped quotes, positions in the text are not positions in the source.
     let offset = if text == part.raw { offset } else { 0 };
     findings.error(part.at + offset, error.what.clone(), suggestion);
 }
 
-/// A construct that PCRE offers and linear time does not.
+/// The explanation for a construct of PCRE that cannot be matched in linear time; `None` for other text.
 fn unavailable(rest: &str) -> Option<String> {
     const GROUPS: &[&str] = &["(?=", "(?!", "(?<=", "(?<!", "(?>", "(?R", "(?(", "(?P=", "(?|"];
     let digit = |text: &str| text.starts_with(|found: char| found.is_ascii_digit());
@@ -52,7 +52,7 @@ fn unavailable(rest: &str) -> Option<String> {
     None
 }
 
-/// The number of bytes that it can match in a row, alternatives added up.
+/// The number of bytes that a pattern can match in sequence, with all alternatives added up.
 fn cost(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
@@ -60,7 +60,7 @@ fn cost(hir: &Hir) -> u64 {
         HirKind::Class(_) => 1,
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or(repetition.min.saturating_add(1));
-            // Each repetition counts, even that of an empty pattern.
+            // Each repetition counts as at least one byte, even that of an empty pattern.
             cost(&repetition.sub).max(1).saturating_mul(u64::from(times))
         }
         HirKind::Capture(capture) => cost(&capture.sub),

@@ -1,4 +1,5 @@
-//! Rules as they are written: with their defaults beside them, so that updates can still change them.
+//! Rules in their written form. The default actions are kept separately from a rule's own, so that updates
+//! can still change the rule.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,11 +17,11 @@ pub(super) struct Draft {
     pub(super) id: RuleId,
     pub(super) phase: Phase,
     pub(super) defaults: Rc<Defaults>,
-    /// Never empty.
+    /// The links of the rule; never empty.
     pub(super) links: Vec<DraftLink>,
 }
 
-/// A rule of a chain as it is written.
+/// A rule of a chain in its written form.
 pub(super) struct DraftLink {
     pub(super) place: Place,
     pub(super) targets: Vec<Target>,
@@ -40,7 +41,7 @@ pub(super) struct Defaults {
 }
 
 impl Default for Defaults {
-    /// The defaults without a `SecDefaultAction`.
+    /// The defaults if there is no `SecDefaultAction`.
     fn default() -> Self {
         Self {
             disruptive: DisruptiveChoice::Pass,
@@ -52,14 +53,14 @@ impl Default for Defaults {
     }
 }
 
-/// A name for a place between rules.
+/// A named position between rules (`SecMarker`).
 pub(super) struct Marker {
     pub(super) name: Box<str>,
     /// The number of rules before it.
     pub(super) after: usize,
 }
 
-/// Rules so far.
+/// The rules that have been read so far.
 #[derive(Default)]
 pub(super) struct Drafts {
     pub(super) rules: Vec<Draft>,
@@ -69,19 +70,19 @@ pub(super) struct Drafts {
     chain: Option<Chain>,
 }
 
-/// A chain without its last rule.
+/// A chain whose last rule has not been read yet.
 struct Chain {
     /// The links so far; `None` after an error in one of them.
     draft: Option<Draft>,
-    /// `None` if its first rule could not be read.
+    /// The phase of the chain; `None` if its first rule could not be read.
     phase: Option<Phase>,
-    /// Its last rule so far.
+    /// The place of the last rule so far.
     last: Place,
     links: usize,
 }
 
 impl Drafts {
-    /// `SecRule TARGETS OPERATOR ACTIONS`, or `SecAction ACTIONS`.
+    /// Handles `SecRule TARGETS OPERATOR ACTIONS` and `SecAction ACTIONS`.
     pub(super) fn rule(
         &mut self,
         name: Part<'_>,
@@ -107,8 +108,8 @@ impl Drafts {
         }
     }
 
-    /// Handles a rule that could not be parsed, after its error is recorded. If it seems to be chained to the next rule, that one is
-    /// treated as part of a chain, to avoid a second error.
+    /// Handles a rule that could not be parsed, after the error has been recorded. If the rule seems to be
+    /// chained to the next one, the next rule is treated as part of a chain. This avoids a second error.
     pub(super) fn unreadable(&mut self, chained: bool, place: Place) {
         let before = self.chain.take();
         if chained {
@@ -157,7 +158,7 @@ impl Drafts {
         self.chain = Some(chain);
     }
 
-    /// Something other than a rule follows: a chain that is not complete is an error.
+    /// Handles a directive other than a rule: if a chain is not complete, that is an error.
     pub(super) fn interrupt(&mut self, findings: &mut Findings) {
         if let Some(chain) = self.chain.take() {
             let suggestion = Some("a `SecRule` has to follow a rule with `chain`".into());
@@ -165,7 +166,7 @@ impl Drafts {
         }
     }
 
-    /// `SecMarker NAME`
+    /// Handles `SecMarker NAME`.
     pub(super) fn marker(&mut self, name: Part<'_>, arguments: &[Part<'_>], findings: &mut Findings) {
         match arguments {
             [one] if !one.raw.is_empty() => {
@@ -182,7 +183,7 @@ impl Drafts {
         }
     }
 
-    /// `SecDefaultAction ACTIONS`: for rules that follow.
+    /// Handles `SecDefaultAction ACTIONS`, which applies to later rules.
     pub(super) fn default_action(&mut self, name: Part<'_>, arguments: &[Part<'_>], findings: &mut Findings) {
         let [list] = arguments else {
             return findings.error(name.at, "`SecDefaultAction` takes one argument, a list of actions", None);
@@ -220,7 +221,7 @@ impl Drafts {
     }
 }
 
-/// The transformations that remain: each `t:none` removes the earlier ones.
+/// The transformations that take effect: each `t:none` removes the ones before it, including the defaults.
 pub(super) fn in_effect(defaults: &[Transformation], said: &[Option<Transformation>]) -> Vec<Transformation> {
     match said.iter().rposition(Option::is_none) {
         Some(none) => said[none..].iter().copied().flatten().collect(),
@@ -228,7 +229,7 @@ pub(super) fn in_effect(defaults: &[Transformation], said: &[Option<Transformati
     }
 }
 
-/// Parses one directive; `None` if it lacks the arguments of a rule, which is recorded.
+/// Parses the arguments of one `SecRule` or `SecAction`. Returns `None` if some are missing, which is recorded.
 fn link(
     name: Part<'_>,
     arguments: &[Part<'_>],
@@ -261,7 +262,7 @@ fn link(
     }
     let tested = operator::operator(test, shelf, findings);
     let actions = actions.map(|actions| Actions::parse(actions, findings)).unwrap_or_default();
-    // After an error the operator is irrelevant: loading fails.
+    // After an error, loading fails anyway, so any operator will do.
     let (negated, operator) = tested.unwrap_or((false, Operator::Never));
     Some(DraftLink { place, targets, exclusions, negated, operator, actions })
 }

@@ -1,4 +1,4 @@
-//! Directives that set something.
+//! Handles the directives that set a value.
 
 use super::findings::Findings;
 use super::line::Part;
@@ -20,28 +20,30 @@ pub(super) const XML_ARGUMENTS: &[(&str, XmlArguments)] =
 const BEYOND: &[(&str, BeyondLimit)] =
     &[("Reject", BeyondLimit::Reject), ("ProcessPartial", BeyondLimit::ProcessPartial)];
 
-/// Settings so far.
+/// The settings that have been read so far.
 #[derive(Default)]
 pub(super) struct DirectiveSettings {
     pub(super) settings: Settings,
-    /// Set once types of responses were named: the first ones replace the defaults.
+    /// Set once `SecResponseBodyMimeType` was used. Its first use replaces the default types; further uses add to
+    /// them.
     types_named: bool,
 }
 
 /// The effect of a directive.
 #[derive(Clone, Copy)]
 enum DirectiveEffect {
-    /// Sets a value; has one argument.
+    /// Sets a value; there must be exactly one argument.
     Set(fn(&mut DirectiveSettings, Part<'_>, &mut Findings) -> Option<()>),
-    /// Sets something; at least one argument, or any number.
+    /// Sets a value; there may be any number of arguments.
     SetAll(fn(&mut DirectiveSettings, &[Part<'_>], &mut Findings) -> Option<()>),
-    /// No effect, with the reason.
+    /// The directive has no effect, for this reason.
     None(&'static str),
-    /// No effect unless the argument differs from this one, with the reason.
+    /// The directive has no effect, for the reason in the second text. If its argument is the first text, no
+    /// warning is given.
     NoneBut(&'static str, &'static str),
-    /// Refused, with the reason.
+    /// The directive is refused, for this reason.
     Refused(&'static str),
-    /// Refused unless the argument is this one, with the reason.
+    /// The directive is refused unless its argument is the first text; the second text is the reason.
     RefusedBut(&'static str, &'static str),
 }
 
@@ -56,7 +58,7 @@ const BODIES: &str = "how bodies are kept is said by the proxy's limits";
 const COOKIES: &str = "cookies are always taken apart as browsers send them";
 const UNSIGNED: &str = "pages are not signed";
 
-/// Every directive that is neither a rule nor about rules, sorted by name.
+/// Every directive that neither is a rule nor changes rules, sorted by name.
 const DIRECTIVES: &[(&str, DirectiveEffect)] = &[
     (
         "SecArgumentSeparator",
@@ -279,7 +281,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     DIRECTIVES.iter().map(|(name, _)| *name)
 }
 
-/// Applies a directive. Returns false if there is none of this name, which is not recorded.
+/// Applies a directive. Returns false if there is no directive with this name; that is not recorded as an
+/// error.
 pub(super) fn directive(
     said: &mut DirectiveSettings,
     name: Part<'_>,
@@ -301,7 +304,7 @@ pub(super) fn directive(
             findings.error(name.at, format!("`{known}` is not offered: {reason}"), None);
         }
         (DirectiveEffect::Set(set), [argument]) => {
-            // An error has been recorded.
+            // After a failure there is nothing to do: the error has been recorded.
             let _ = set(said, *argument, findings);
         }
         (DirectiveEffect::Set(_), _) => {
@@ -315,7 +318,7 @@ pub(super) fn directive(
     true
 }
 
-/// The value of one of these words, in any case.
+/// Parses one of these words, in any case, and returns its value.
 pub(super) fn choice<T: Copy>(part: Part<'_>, known: &[(&str, T)], findings: &mut Findings) -> Option<T> {
     let text = part.text();
     let found = known.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));
@@ -327,7 +330,7 @@ pub(super) fn choice<T: Copy>(part: Part<'_>, known: &[(&str, T)], findings: &mu
     found.map(|(_, found)| *found)
 }
 
-/// Letters of parts of the audit log.
+/// Parses the letters of audit log parts.
 pub(super) fn audit_parts(part: Part<'_>, findings: &mut Findings) -> Option<AuditParts> {
     let text = part.text();
     if text.is_empty() {

@@ -1,22 +1,23 @@
-//! `SecAuditLogRelevantStatus`: a pattern over three digits, tried on each possible status.
+//! `SecAuditLogRelevantStatus`: a pattern over the three digits of a status, which is tried on each possible
+//! status.
 //!
-//! The one that ModSecurity recommends has a look-ahead, which patterns over values lack. Over three digits, backtracking
-//! costs nothing.
+//! The pattern that ModSecurity recommends has a look-ahead, which the linear-time patterns for values do not
+//! support. Here, a matcher with backtracking is cheap enough, because there are only three digits.
 
 use super::findings::Findings;
 use super::line::Part;
 use crate::model::StatusSet;
 
-/// Bytes in such a pattern, so that trying all ways is short.
+/// The longest pattern, bytes. The limit keeps the number of possible ways to match small.
 const MAX_TEXT: usize = 256;
 
 /// The deepest nesting of groups.
 const MAX_DEPTH: usize = 16;
 
-/// The most ways that are tried for one status. Beyond it, the status counts as not matching.
+/// The most steps of backtracking for one status. If more are needed, the status counts as not matching.
 const MAX_STEPS: usize = 1000;
 
-/// The statuses that the pattern in `part` matches; `None` if it is not supported, which is reported.
+/// The statuses that the pattern in `part` matches. `None` if the pattern is not supported, which is reported.
 pub(super) fn statuses(part: Part<'_>, findings: &mut Findings) -> Option<StatusSet> {
     let text = part.text();
     let mut parser = Parser { rest: &text, depth: 0 };
@@ -38,7 +39,7 @@ pub(super) fn statuses(part: Part<'_>, findings: &mut Findings) -> Option<Status
     })))
 }
 
-/// A list of alternatives, of which one has to match.
+/// A list of alternatives. One of them has to match.
 struct Alternatives(Vec<Vec<Repeated>>);
 
 struct Repeated {
@@ -48,7 +49,7 @@ struct Repeated {
 }
 
 enum Atom {
-    /// One of these digits, by bit.
+    /// One digit of a set; bit N stands for the digit N.
     Digits(u16),
     Group(Alternatives),
     Ahead {
@@ -97,7 +98,7 @@ impl Repeated {
         *steps -= 1;
         let more = done < self.max
             && self.what.matches(text, at, steps, &mut |after, steps| {
-                // A repetition of an empty pattern would continue for ever.
+                // A repetition that matches nothing is not repeated further, since it would continue for ever.
                 (after > at || done < self.min) && self.matches(done + 1, text, after, steps, then)
             });
         more || (done >= self.min && then(at, steps))
@@ -200,7 +201,7 @@ impl Parser<'_> {
     }
 
     fn times(&mut self) -> Option<(usize, usize)> {
-        /// A status has three digits.
+        /// The largest number of repetitions that matters: a status has three digits.
         const MOST: usize = 3;
         let times = if self.take("*") {
             (0, MOST)
@@ -222,7 +223,7 @@ impl Parser<'_> {
         } else {
             return Some((1, 1));
         };
-        // Lazy or not, it matches the same statuses.
+        // A lazy quantifier matches the same statuses as a greedy one, so its mark is skipped.
         self.take("?");
         Some(times)
     }

@@ -1,4 +1,4 @@
-//! Targets: `ARGS|&REQUEST_HEADERS:Host|!ARGS:/^a/|XML:/*`.
+//! Parses targets, such as `ARGS|&REQUEST_HEADERS:Host|!ARGS:/^a/|XML:/*`.
 
 use super::findings::Findings;
 use super::limits::MAX_TARGETS;
@@ -6,7 +6,7 @@ use super::line::{Part, end_of_quoted};
 use super::pattern;
 use crate::model::{Exclusion, Selector, Target, Variable, VariableKind, XPath};
 
-/// Other names of variables.
+/// Alternative names of variables.
 const ALIASES: &[(&str, Variable)] =
     &[("MULTIPART_SEMICOLON_MISSING", Variable::MultipartMissingSemicolon), ("REQUEST_XML", Variable::Xml)];
 
@@ -16,7 +16,7 @@ const NO_PERFORMANCE: &str = "the proxy's metrics say how long rules take";
 const LINEAR: &str = "patterns are matched in linear time and have no limits that they could exceed";
 const USE_BODY: &str = "`REQUEST_BODY` and `RESPONSE_BODY` are offered";
 
-/// Variables of ModSecurity without a meaning here, with the reason.
+/// The variables of ModSecurity that have no meaning here, with the reasons.
 const NOT_OFFERED: &[(&str, &str)] = &[
     ("FILES_TMPNAMES", FILES),
     ("GEO", "`@geoLookup`, which fills it, is not offered"),
@@ -74,7 +74,8 @@ pub(super) fn exclusions(part: Part<'_>, findings: &mut Findings) -> Vec<Exclusi
     exclusions
 }
 
-/// The parts between `|`, or between commas as ModSecurity has them too, no more than [`MAX_TARGETS`].
+/// Calls `found` with each target in a list. Targets are separated by `|` or, as ModSecurity also allows, by
+/// commas. There may be at most [`MAX_TARGETS`].
 fn each<'l>(part: Part<'l>, findings: &mut Findings, mut found: impl FnMut(Part<'l>, &mut Findings)) {
     let mut rest = Some(part);
     let mut count = 0;
@@ -124,7 +125,8 @@ fn is_document(name: &str) -> bool {
     variable_named(name).is_some_and(|variable| variable.kind() == VariableKind::Document)
 }
 
-/// Where a pattern that starts with this slash has its last: before the next target or the end.
+/// The end of a pattern that starts with a slash. Its last slash is followed by a separator of targets or by
+/// the end of the text.
 fn end_of_pattern(text: &str) -> Option<usize> {
     let mut escaped = false;
     let mut found = None;
@@ -158,7 +160,7 @@ fn target(
     }
 }
 
-/// `VARIABLE` or `VARIABLE:SELECTOR`.
+/// Parses `VARIABLE` or `VARIABLE:SELECTOR`.
 fn selected(part: Part<'_>, excluded: bool, findings: &mut Findings) -> Option<(Variable, Option<Selector>)> {
     let (name, selector) = part.split(':').map_or((part, None), |(name, selector)| (name, Some(selector)));
     let found = variable(name.raw, name.at, findings)?;
@@ -195,7 +197,7 @@ fn x_path(part: Part<'_>, findings: &mut Findings) -> Option<Selector> {
     found.map(|(_, found)| Selector::XPath(*found))
 }
 
-/// A name or a pattern, in quotes or not.
+/// Parses a selector: a name or a pattern, quoted or not.
 fn element(part: Part<'_>, of: &Variable, findings: &mut Findings) -> Option<Selector> {
     let quoted = part.strip('\'').and_then(|inner| {
         let end = end_of_quoted(inner.raw, '\'')?;
@@ -221,7 +223,7 @@ fn element(part: Part<'_>, of: &Variable, findings: &mut Findings) -> Option<Sel
     Some(Selector::Name(part.text().into()))
 }
 
-/// The variable of this name; a missing one is reported.
+/// The variable with this name. An unknown name is reported.
 pub(super) fn variable(name: &str, at: usize, findings: &mut Findings) -> Option<Variable> {
     let found = variable_named(name);
     if found.is_none() {

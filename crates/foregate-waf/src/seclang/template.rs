@@ -1,11 +1,11 @@
-//! Texts with macros.
+//! Parses texts with macros.
 
 use super::findings::Findings;
 use super::line::Part;
 use super::target::variable;
 use crate::model::{Macro, Number, Piece, Template, Variable, VariableKind};
 
-/// A text that may have macros; `None` if one is invalid, which is reported.
+/// Parses a text that may have macros. `None` if a macro is invalid, which is reported.
 pub(super) fn template(part: Part<'_>, findings: &mut Findings) -> Option<Template> {
     let mut pieces = Vec::new();
     let mut rest = part;
@@ -27,7 +27,7 @@ pub(super) fn template(part: Part<'_>, findings: &mut Findings) -> Option<Templa
     right.then(|| Template::new(pieces))
 }
 
-/// `VARIABLE`, `COLLECTION.name` or `COLLECTION:name`.
+/// Parses the inside of a macro: `VARIABLE`, `COLLECTION.name` or `COLLECTION:name`.
 fn macro_of(part: Part<'_>, findings: &mut Findings) -> Option<Macro> {
     let (text, at) = (part.text(), part.at);
     let (name, element) = match text.find(['.', ':']) {
@@ -71,7 +71,7 @@ pub(super) fn without_macros(part: Part<'_>, of: &str, findings: &mut Findings) 
     true
 }
 
-/// A whole number, or a text with macros that expands to one.
+/// Parses a whole number, or a text with macros that expands to a number.
 pub(super) fn number(part: Part<'_>, findings: &mut Findings) -> Option<Number> {
     let text = template(part, findings)?;
     match text.literal().map(|literal| literal.trim().parse()) {

@@ -1,4 +1,4 @@
-//! Directives that change or remove other rules, wherever these are.
+//! Directives that change or remove other rules, both earlier and later ones.
 
 use super::action::{self, Actions, Class, Verb};
 use super::findings::Findings;
@@ -52,12 +52,13 @@ const DIRECTIVES: &[(&str, UpdateKind)] = &[
     ("SecRuleUpdateTargetByTag", UpdateKind::TargetByTag),
 ];
 
-/// Their names.
+/// The names of these directives.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     DIRECTIVES.iter().map(|(name, _)| *name)
 }
 
-/// Adds a directive to `updates`. Returns false if there is none of this name, which is not recorded.
+/// Adds a directive to `updates`. Returns false if there is no directive with this name; that is not recorded
+/// as an error.
 pub(super) fn directive(
     updates: &mut Vec<Update>,
     name: Part<'_>,
@@ -136,7 +137,7 @@ fn update_targets(
     rules.filter(|_| sound).map(|rules| DraftChange::Targets { rules, targets, exclusions, instead_of })
 }
 
-/// `ID` or `ID:LINK`, and actions that are laid over those of the rule.
+/// Parses `ID` or `ID:LINK`, and the actions that replace or extend those of the rule.
 fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Option<DraftChange> {
     let (id, link) = id.split(':').map_or((id, None), |(id, link)| (id, Some(link)));
     let id = number::bounded(id, 1..=RuleId::MAX, "an id", findings)?;
@@ -157,7 +158,7 @@ fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Opti
     sound.then(|| DraftChange::Actions { id, link, actions: Box::new(actions) })
 }
 
-/// Applies the updates; removed rules become `None`, so that the others keep their places.
+/// Applies the updates. A removed rule becomes `None`, so that the other rules keep their positions.
 pub(super) fn apply(updates: &[Update], rules: &mut [Option<Draft>], findings: &mut Findings) {
     if updates.is_empty() {
         return;
@@ -205,7 +206,7 @@ pub(super) fn apply(updates: &[Update], rules: &mut [Option<Draft>], findings: &
     }
 }
 
-/// Lays actions over those of a link.
+/// Merges new actions into those of a link. The new ones win.
 fn overlay(
     place: &Place,
     at: usize,
@@ -229,7 +230,7 @@ fn overlay(
     changed.actions.overlay(actions);
 }
 
-/// The first rule of the chain looks at these as well, leaves these out, and looks no more at those.
+/// Changes the first link of a rule: removes the targets `instead_of`, and adds the targets and the exclusions.
 fn retarget(
     place: &Place,
     rule: &mut Draft,
@@ -264,7 +265,7 @@ fn retarget(
     }
 }
 
-/// Reports a selection without rules, which probably names the wrong one.
+/// Reports a selection that no rule matches, which is probably a mistake.
 pub(super) fn nothing_meant(place: Place, selection: &RuleSelection, findings: &mut Findings) {
     use crate::model::TextMatch::{Exact, Pattern};
     let message = match selection {

@@ -1,4 +1,4 @@
-//! The response to the client for a verdict.
+//! The response that the client gets for a verdict.
 
 use foregate_module::{Abort, Action, Either, Redirect, Respond, Response, Terminal, Text};
 
@@ -9,12 +9,12 @@ use crate::engine::Verdict;
 pub(super) enum End {
     /// The request ends with this response.
     Respond(Response),
-    /// Without one.
+    /// The request ends without a response.
     Abort,
 }
 
 impl End {
-    /// The end in a phase before there is a response.
+    /// Converts the end to the outcome of a step in a request phase.
     pub(super) fn of_request(self) -> Either<Respond, Abort> {
         match self {
             Self::Respond(response) => Either::A(Respond(response)),
@@ -23,7 +23,8 @@ impl End {
     }
 }
 
-/// The end of a request by a verdict, if there is one. The client gets the transaction's id, by which operators find the log lines.
+/// The end of a request for a verdict; `None` if the request continues. The client gets the transaction's id,
+/// so that operators can find the log lines.
 pub(super) fn end(verdict: Verdict, held: &HeldTransaction) -> Option<End> {
     match verdict {
         Verdict::Pass => None,
@@ -39,8 +40,8 @@ pub(super) fn end(verdict: Verdict, held: &HeldTransaction) -> Option<End> {
     }
 }
 
-/// The target of a redirection as a field value: rules build it from client input. Control characters are removed, and characters that no
-/// target may contain are encoded.
+/// Makes a safe field value of the target of a redirect, which rules may build from client input. Control
+/// characters are removed, and characters that a target must not contain are encoded.
 fn location(to: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(to.len());
     for byte in to.iter().filter(|byte| !byte.is_ascii_control()) {
@@ -54,7 +55,7 @@ fn location(to: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An answer that refuses.
+/// The response that refuses a request.
 pub(super) fn refusal(status: u16, held: &HeldTransaction) -> Response {
     let text = format!("this request was refused; reference {}\n", held.id);
     Response::new(status).body("text/plain; charset=utf-8", text).field("cache-control", "no-store")

@@ -17,11 +17,11 @@ use super::values::{HeldTransaction, TransactionValue};
 use crate::engine::{Engine, Options, Transaction};
 use crate::model::EngineMode;
 
-/// The address used for a peer without one, on a Unix socket.
+/// The address that is used for a client on a Unix socket, which has none.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Starts a transaction with the request's head. It holds the compiled rules in use, so that a reload compiles only changed
-/// rules.
+/// The step that starts a transaction with the request's head. The step keeps track of the compiled rules in
+/// use, so that a reload compiles only changed rules.
 #[derive(Debug, Default)]
 pub struct Begin {
     engines: Engines,
@@ -80,7 +80,7 @@ impl Step for Begin {
     }
 }
 
-/// A transaction that knows the head of a request.
+/// Starts a transaction and adds the head of a request.
 pub(super) fn begin(
     (engine, mode): (&Arc<Engine>, EngineMode),
     received: &Received<'_>,
@@ -110,7 +110,7 @@ pub(super) fn begin(
         head += name.len() + value.len();
         transaction.request_field(name, if is_host && says_host { authority.as_bytes() } else { value });
     }
-    // HTTP/2 sends the host outside of the fields; rules expect a `Host` field.
+    // Rules expect a `Host` field, but in HTTP/2 the host is not in a header field.
     if !has_host && !authority.is_empty() && (says_host || received.protocol.starts_with(b"HTTP/2")) {
         transaction.request_field(b"host", authority.as_bytes());
     }
@@ -132,13 +132,14 @@ pub(super) fn begin(
     }
 }
 
-/// Returns true if the target itself names the host (RFC 9112 section 3.2.2): `Host` is ignored then.
+/// Returns true if the target itself contains the host (RFC 9112 section 3.2.2). The field `Host` is then
+/// ignored.
 fn says_host(received: &Received<'_>) -> bool {
     let is_path = received.target.starts_with(b"/") || received.target == b"*";
     received.refusal.is_none() && received.protocol.starts_with(b"HTTP/1") && !is_path
 }
 
-/// An estimate of the number of values in a head: arguments, fields and cookies, by their separators.
+/// Estimates the number of values in a head by counting the separators of arguments, fields and cookies.
 fn values_of_head(received: &Received<'_>) -> usize {
     let arguments = memchr::memchr2_iter(b'?', b'&', received.target).count();
     let is_cookie = |name: &[u8]| name.eq_ignore_ascii_case(b"cookie");
@@ -149,8 +150,10 @@ fn values_of_head(received: &Received<'_>) -> usize {
     arguments + fields.sum::<usize>()
 }
 
-/// Excludes the rules that do not run for this request; those that never run were removed before. In doubt a rule runs: a path that an
-/// origin reads differently does not evade it, and does not lead to a refusal either. Returns the numbers of the keys with a condition that holds.
+/// Excludes the rules that do not run for this request. (Rules that never run have been removed already.) If
+/// a condition is in doubt, because an origin may read the path differently, the rule runs. The request then
+/// cannot evade the rule, and it is not refused because of the doubt. Returns the numbers of the `exclude`
+/// keys whose condition holds.
 pub(super) fn exclude(transaction: &mut Transaction, settings: &WafSettings, view: &View<'_>) -> Vec<usize> {
     let view = view.in_doubt(Doubt::Denies);
     let mut holding = Vec::new();
@@ -161,7 +164,7 @@ pub(super) fn exclude(transaction: &mut Transaction, settings: &WafSettings, vie
     holding
 }
 
-/// The first line of a head that cannot be parsed, as it came.
+/// The first line, as received, of a head that cannot be parsed.
 fn first_line(head: &[u8]) -> &[u8] {
     let start = head.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     let line = head.get(start..).unwrap_or_default().split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Compiled rules, shared by all places of the configuration that name the same files, and by consecutive
-//! configurations: a reload compiles only changed rules.
+//! Shares compiled rules between all places of the configuration that name the same files, and between
+//! consecutive configurations, so that a reload compiles only changed rules.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -13,24 +13,25 @@ use crate::engine::{Compile, Engine, TransactionLimits};
 use crate::model::{self, AuditEngine, RuleSet};
 use crate::seclang::{Files, Source, load, needs};
 
-/// The most mistakes in rules that one message reports.
+/// The most errors in rules that one message reports.
 const TOLD: usize = 8;
 
-/// The file name for rules made from the keys `exclude`, before all files.
+/// The name, in place of a file name, for the rules that are made from the keys `exclude`. They come before
+/// all files.
 const EXCLUDE: &str = "exclude";
 
-/// WafSettings of the configuration that are compiled with the rules.
+/// The settings of the configuration that are compiled into the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     /// Bounds of one transaction.
     pub(super) limits: TransactionLimits,
     /// The number of bytes of a request's body that rules see, if the configuration sets it.
     pub(super) body: Option<u64>,
-    /// Media types of responses that are looked at, where the configuration says so.
+    /// The media types of responses that rules read, if the configuration sets them.
     pub(super) response_types: Option<Vec<Box<str>>>,
     /// The number of bytes of a response's body that rules see, if the configuration sets it; 0 for none.
     pub(super) response_body: Option<u64>,
-    /// Rules that do not run, as rules that leave them out.
+    /// The keys `exclude`, written as rules that remove other rules.
     pub(super) excludes: String,
     /// Set if there is an audit log.
     pub(super) audit: bool,
@@ -46,7 +47,7 @@ pub(super) struct CompiledRules {
 }
 
 impl CompiledRules {
-    /// Returns true if both were compiled from the same sources.
+    /// Returns true if both were compiled from the same files and settings.
     fn is_of(&self, other: &Self) -> bool {
         self.roots == other.roots
             && self.terms == other.terms
@@ -54,14 +55,14 @@ impl CompiledRules {
             && self.globs == other.globs
     }
 
-    /// The rules, read again from the same bytes.
+    /// Parses the rules again, from the bytes of which they were compiled.
     pub(super) fn rules(&self) -> Option<RuleSet> {
         let rules = load(&sources(&self.roots, &self.terms), &mut CompiledFiles(self)).ok()?;
         Some(with_terms(rules, &self.terms))
     }
 }
 
-/// The compiled rules that settings have, of all configurations that are in use.
+/// The compiled rules of all configurations that are in use.
 #[derive(Default)]
 pub(super) struct Engines(Mutex<Vec<Weak<CompiledRules>>>);
 
@@ -71,10 +72,10 @@ impl fmt::Debug for Engines {
     }
 }
 
-/// Reads files through the configuration.
+/// Reads files through the configuration, and remembers their contents.
 struct Through<'c> {
     context: &'c mut dyn Context,
-    /// Stands for the place of the key, in messages.
+    /// The argument whose place is reported in messages.
     key: &'c Argument,
     reads: Vec<(String, Arc<[u8]>)>,
     globs: Vec<(String, Vec<String>)>,
@@ -101,7 +102,8 @@ impl Files for Through<'_> {
 }
 
 impl Engines {
-    /// The rules of these files, compiled. `files` are the arguments that name them, `excludes` the keys that exclude rules.
+    /// Returns the compiled rules of these files. `files` are the arguments that name the files, and `excludes`
+    /// are the keys that exclude rules.
     ///
     /// # Errors
     ///
@@ -126,7 +128,7 @@ impl Engines {
             warn(through.context, key, &need);
         }
         for warning in rules.warnings.iter().filter(|warning| &*warning.place.file == EXCLUDE) {
-            // Each exclusion is on a line of its own.
+            // Each exclusion has its own line, so the line number tells which key the warning concerns.
             if let Some(node) = excludes.get((warning.place.line as usize).saturating_sub(1)) {
                 through.context.warn(node.wrong(&*warning.message));
             }
@@ -138,7 +140,7 @@ impl Engines {
         let made = Arc::new(CompiledRules { engine, roots, terms: terms.clone(), reads, globs });
         let mut all = self.0.lock();
         all.retain(|known| known.strong_count() > 0);
-        // Another thread may have been faster.
+        // Another thread may have compiled the same rules in the meantime.
         let earlier = all.iter().filter_map(Weak::upgrade).find(|known| known.is_of(&made));
         if let Some(earlier) = earlier {
             return Ok(earlier);
@@ -147,7 +149,8 @@ impl Engines {
         Ok(made)
     }
 
-    /// The rules that were compiled already from files that still say the same. All of these are read, so that they are watched.
+    /// Finds rules that are already compiled and whose files have not changed. Reads all of these files, so that
+    /// they are watched for changes.
     fn known(
         &self,
         roots: &[String],
@@ -171,7 +174,7 @@ impl Engines {
     }
 }
 
-/// Files as they were when rules were compiled.
+/// The files with the contents that they had when the rules were compiled.
 struct CompiledFiles<'k>(&'k CompiledRules);
 
 impl Files for CompiledFiles<'_> {
@@ -186,7 +189,7 @@ impl Files for CompiledFiles<'_> {
     }
 }
 
-/// The keys `exclude` as rules, and the files.
+/// The sources of rules: the keys `exclude` as rules, and then the files.
 fn sources(roots: &[String], terms: &Terms) -> Vec<Source> {
     let first = Source::text(EXCLUDE, terms.excludes.clone());
     std::iter::once(first).chain(roots.iter().map(Source::files)).collect()
@@ -208,7 +211,7 @@ fn with_terms(mut rules: RuleSet, terms: &Terms) -> RuleSet {
     }
     settings.audit_engine = match settings.audit_engine {
         AuditEngine::Off if terms.audit => AuditEngine::RelevantOnly,
-        // Records that are not written anywhere are not made.
+        // Without an audit log, no records have to be made.
         _ if !terms.audit => AuditEngine::Off,
         said => said,
     };
@@ -224,7 +227,7 @@ fn warn(context: &mut dyn Context, key: &Argument, need: &model::Problem) {
     });
 }
 
-/// Mistakes in rules as one of the configuration, which names the files.
+/// Reports errors in rules as one problem of the configuration, at the key that names the files.
 fn told(key: &Argument, problems: &[model::Problem]) -> Problem {
     let mut lines: Vec<String> = problems.iter().take(TOLD).map(ToString::to_string).collect();
     if problems.len() > TOLD {

@@ -8,28 +8,28 @@ use super::settings::WafSettings;
 use crate::engine::Transaction;
 use crate::model::{EngineMode, RuleSet};
 
-/// A request that rules have looked at, up to phase 2.
+/// A request for which rules have run, up to phase 2.
 pub struct ExplainedRequest {
     /// The transaction. Rules only detect, so that all that match are found.
     pub transaction: Transaction,
-    /// The keys `exclude` that hold for the request, as they are written.
+    /// The keys `exclude` whose conditions hold for the request, as written.
     pub excludes: Vec<String>,
-    /// Notes for the reader beside the matches.
+    /// Further notes for the reader.
     pub notes: Vec<String>,
 }
 
 impl WafSettings {
-    /// Returns true if rules stop requests.
+    /// Returns true if rules stop requests with these settings.
     pub fn blocks(&self) -> bool {
         !self.only_detects()
     }
 
-    /// The rules from the files, with the changes of the block's keys; `None` if they cannot be read again.
+    /// The rules from the files, with the changes by the other keys of `waf`. `None` if they cannot be read again.
     pub fn rule_set(&self) -> Option<RuleSet> {
         self.compiled.rules()
     }
 
-    /// Has the rules look at a request with this body, as the steps do with that of a client.
+    /// Runs the rules for a request with this body, in the same way as the steps do for a client's request.
     pub fn explain(&self, exchange: &dyn Exchange, view: &View<'_>, body: &[u8]) -> Option<ExplainedRequest> {
         let with = (self.engine(), EngineMode::DetectionOnly);
         let (client, authority) = (exchange.client(), exchange.authority());

@@ -1,8 +1,8 @@
-//! The key of the configuration.
+//! The key `waf` of the configuration.
 
 use foregate_module::settings::{ANY, Block, Key, Prop};
 
-/// `waf`.
+/// The key `waf`.
 pub(super) const WAF: Key = Key {
     args: (0, 1),
     props: &PROPS,

@@ -15,20 +15,21 @@ use super::time::apache;
 use super::values::{HeldTransaction, TransactionValue};
 use crate::engine::{Report, Transaction, Verdict};
 
-/// Scores are counted in steps of this many points ...
+/// The width of the ranges in which scores are counted, in points.
 const STEP: i64 = 5;
-/// The largest bound: higher scores are in the last range.
+/// The upper bound of the ranges: higher scores are counted in one last range.
 const HIGHEST: i64 = 100;
 
-/// Most rules that made the score in the access log, before the one that decided.
+/// The most rules that the access log lists as contributing to the score. The rule that decided comes after
+/// them.
 const RULES: usize = 10;
 
-/// Why rules have not seen all of a body that is longer than `body-limit`.
+/// The note if rules have not seen all of a body because it is longer than `body-limit`.
 const CUT: &str = "body_limit";
-/// The note for a body that rules could not read, and that passed nevertheless.
+/// The note for a body that rules could not read, but that passed.
 const UNREAD: &str = "unreadable";
 
-/// Phase 5, and all of them for requests that were refused as malformed.
+/// The step that runs phase 5. For requests that were refused as malformed, it runs all phases.
 #[derive(Debug, Default)]
 pub struct Log;
 
@@ -60,7 +61,7 @@ impl Step for Log {
     }
 
     fn load(&self, settings: &WafSettings, (_, ReceivedRequest(received), ..): &Self::In<'_>) -> Load {
-        // All phases of a request that was refused run here.
+        // For a request that was refused, all phases run here, so its head may be a heavy input.
         let values = |head| memchr::memchr3_iter(b'\n', b'&', b';', head).count();
         received
             .refusal
@@ -96,7 +97,7 @@ impl Step for Log {
             (None, Some(_)) => start().map(|transaction| of_refused(transaction, &received, status)),
             (None, None) => None,
         };
-        // A step that failed may have lost the transaction.
+        // If a step has failed, the transaction may be lost; the report is then that of a new one.
         let Some(report) = found.or_else(|| unseen.and_then(|_| start()).map(Transaction::lost)) else {
             let nothing = (WriteLog::default(), Findings(Vec::new()), Tally(Vec::new()), Counts(Vec::new()));
             return ControlFlow::Continue(nothing);
@@ -115,7 +116,7 @@ impl Step for Log {
                         "The state of the rules did not fit into memory: none have run since".to_owned()
                     }
                 };
-                // No word against the client.
+                // The line is no accusation of the client, so it has no status.
                 report.line(None, &format!("{what}: {kind}."), "unseen")
             });
             let matched = refused.into_iter().chain(report.lines()).chain(unseen);
@@ -131,7 +132,7 @@ impl Step for Log {
 }
 
 impl HeldTransaction {
-    /// The report, after the client has its answer.
+    /// Runs phase 5 after the client has its answer, and returns the report.
     fn found(self, now: Now) -> Option<Report> {
         let Some(mut transaction) = self.transaction else { return self.report };
         transaction.answered();
@@ -140,7 +141,7 @@ impl HeldTransaction {
     }
 }
 
-/// The report for a request that was refused before any rule: all phases run, for the log alone.
+/// The report for a request that was refused before any rule ran. All phases run now, only for the log.
 fn of_refused(mut transaction: Transaction, received: &Received<'_>, status: u16) -> Report {
     transaction.answered();
     transaction.request_headers();
@@ -161,13 +162,13 @@ fn events(report: &Report, refused: bool, unseen: bool) -> Vec<&'static str> {
     event.into_iter().chain(over).chain(unseen.then_some("unseen")).collect()
 }
 
-/// The start of each line in Apache's format, for which tools search.
+/// The start of each log line, in Apache's format, which tools search for.
 fn prefix(unix_ms: u64, received: &Received<'_>) -> String {
     let client = received.client.map_or("unix:".to_owned(), |client| client.to_string());
     format!("[{}] [security2:error] [client {client}] ", apache(unix_ms))
 }
 
-/// The line of a request that the parser has refused.
+/// The log line for a request that the parser has refused.
 fn refused(refusal: &Refusal<'_>, report: &Report) -> String {
     let Refusal { kind, reason, .. } = refusal;
     let (client, host, uri, id) = (&report.client, &report.host, &report.uri, &report.unique_id);
@@ -181,7 +182,7 @@ fn refused(refusal: &Refusal<'_>, report: &Report) -> String {
     )
 }
 
-/// The notes for the access log; none for a request without findings.
+/// The notes for the access log. There are none for a request without matches.
 fn notes(report: &Report, unseen: Option<&'static str>) -> Vec<Note> {
     let note = |name: &'static str, value: String| Note { name: name.into(), value: value.into() };
     let score = report.inbound_score.filter(|score| *score > 0);
@@ -209,7 +210,7 @@ fn notes(report: &Report, unseen: Option<&'static str>) -> Vec<Note> {
     notes
 }
 
-/// Matches by rule, and the score by steps of five.
+/// Counts the matches of each rule, and the score by its range of [`STEP`] points.
 fn tally(report: &Report) -> Tally {
     let logged = report.matches.iter().filter(|matched| matched.log);
     let mut tallies: Vec<(&'static str, Text)> =

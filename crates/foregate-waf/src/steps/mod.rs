@@ -1,4 +1,4 @@
-//! The module: its settings and its steps in a pipeline.
+//! The `waf` module: its settings and its steps in a pipeline.
 //!
 //! | step | phase | effect |
 //! |---|---|---|
@@ -10,8 +10,9 @@
 //! | `waf-response-body` | `response-body` | phase 4 |
 //! | `waf-log` | `log` | phase 5, the logs; also of requests that were refused as malformed |
 //!
-//! The transaction moves from step to step ([`Take`](foregate_module::Take), [`Emit`](foregate_module::Emit)), and with them to the
-//! threads for heavy work if a step has a large input.
+//! The transaction moves from step to step ([`Take`](foregate_module::Take),
+//! [`Emit`](foregate_module::Emit)). If a step has a large input, the step runs on a thread for heavy work,
+//! and the transaction moves there with it.
 
 mod answer;
 mod begin;
@@ -38,6 +39,6 @@ pub use self::settings::WafSettings;
 pub use self::values::{Blocked, HeldTransaction, MatchedRule, OverBudget, Rules, Score, TransactionValue};
 
 group! {
-    /// The steps of the firewall, for lists that include them. The list of a program is in its binary.
+    /// The steps of the firewall, for use in a program's list of steps.
     pub enum waf { Begin, RequestHead, RequestBody, ResponseHead, ResponsePart, ResponseStart, Log }
 }

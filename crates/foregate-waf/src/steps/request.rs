@@ -13,14 +13,14 @@ use super::settings::WafSettings;
 use super::values::{Blocked, HeldTransaction, MatchedRule, OverBudget, Rules, Score, TransactionValue};
 use crate::engine::{Over, Transaction, Verdict};
 
-/// The ways to stop a request. The findings are logged.
+/// The ways to stop a request. The transaction is passed on, so that its matches are logged.
 type RequestStop = EmitAnd<TransactionValue, Either<Respond, Abort>>;
 
 fn stop(end: End, held: Box<HeldTransaction>) -> RequestStop {
     EmitAnd { value: Some(held), stop: end.of_request() }
 }
 
-/// Runs rules over some input.
+/// Calls `look` with the transaction, after setting its time. Returns `None` if there is no transaction.
 pub(super) fn with<T>(
     held: &mut HeldTransaction,
     now: Now,
@@ -33,7 +33,7 @@ pub(super) fn with<T>(
     Some(look(transaction))
 }
 
-/// Phase 1.
+/// The step that runs phase 1.
 #[derive(Debug, Default)]
 pub struct RequestHead;
 
@@ -67,7 +67,7 @@ impl Step for RequestHead {
     }
 }
 
-/// Phase 2.
+/// The step that runs phase 2.
 #[derive(Debug, Default)]
 pub struct RequestBody;
 
@@ -116,7 +116,7 @@ impl Step for RequestBody {
     }
 
     fn load(&self, settings: &WafSettings, (Take(held), body, ..): &Self::In<'_>) -> Load {
-        // The separators of values in forms and in JSON.
+        // The number of values is estimated by the separators of forms and JSON.
         let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
         held.as_ref()
             .map_or(Load::Light, |held| settings.load(held.head + body.length, || held.values + values()))
@@ -129,11 +129,11 @@ impl Step for RequestBody {
             ControlFlow::Continue(nothing)
         };
         let Some(mut held) = held else { return nothing(None) };
-        // In a dry run phase 1 has reported its verdict, which had no effect.
+        // In a dry run, phase 1 may have reached a verdict that did not stop the request. Phase 2 is skipped then.
         if held.transaction.as_ref().is_some_and(|transaction| !transaction.verdict().passes()) {
             return nothing(Some(held));
         }
-        // A body that could not be kept is not therefore long.
+        // A body that could not be stored counts as unseen, not as too long.
         let has_more = settings.body > 0 && !body.whole && unseen.is_none();
         let seen = with(&mut held, now, way, |transaction| {
             let (verdict, is_cut) = look_at_body(transaction, settings, body.bytes, body.whole, has_more);
@@ -159,8 +159,8 @@ impl Step for RequestBody {
     }
 }
 
-/// Runs phase 2 over the start of a body, or refuses one that has more than rules may see. Gives the verdict, and whether rules
-/// do not see the rest of a body that goes on.
+/// Runs phase 2 over the start of a body, or refuses a body that is longer than rules may see. Returns the
+/// verdict, and true if the body has a rest that rules do not see.
 pub(super) fn look_at_body(
     transaction: &mut Transaction,
     settings: &WafSettings,
@@ -171,7 +171,7 @@ pub(super) fn look_at_body(
     let has_more = has_more && transaction.request_body_limit().is_some();
     let is_long = has_more && settings.refuses_long;
     let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
-    // If rules only detect, they look at the start of the body.
+    // If rules only detect, the body is not refused, and rules read its start.
     let verdict = match denied {
         Verdict::Pass => transaction.request_body(start, whole),
         denied => denied,

@@ -14,7 +14,7 @@ use super::settings::WafSettings;
 use super::values::{HeldTransaction, TransactionValue};
 use crate::engine::Verdict;
 
-/// The ways to stop a response. The findings are logged.
+/// The ways to stop a response. The transaction is passed on, so that its matches are logged.
 type ResponseStop = EmitAnd<TransactionValue, Either<Replace, Abort>>;
 
 fn stop(end: End, held: Box<HeldTransaction>) -> ResponseStop {
@@ -25,14 +25,15 @@ fn stop(end: End, held: Box<HeldTransaction>) -> ResponseStop {
     EmitAnd { value: Some(held), stop }
 }
 
-/// The event for responses whose body rules would read but cannot: by its coding, or because the body is not in the coding
-/// that it declares.
+/// The event for responses whose body rules would read but cannot, because its coding is not supported or
+/// because the body is not in the coding that it declares.
 const UNREADABLE: &str = "unreadable";
 
-/// The assumed expansion of an encoded body, for the choice of the thread.
+/// The factor by which a body is assumed to grow when it is decoded. The choice of the thread depends on the
+/// decoded size.
 const CODED: usize = 8;
 
-/// The content coding of a response; an error for several, and for one that is not known.
+/// The content coding of a response. Several codings, and an unknown one, are errors.
 fn coding(fields: &dyn Fields) -> Result<Option<ContentCoding>, ()> {
     let mut values = fields.all("content-encoding").map(<[u8]>::trim_ascii);
     let plain = |value: &[u8]| value.is_empty() || value.eq_ignore_ascii_case(b"identity");
@@ -44,7 +45,7 @@ fn coding(fields: &dyn Fields) -> Result<Option<ContentCoding>, ()> {
     }
 }
 
-/// Phase 3.
+/// The step that runs phase 3.
 #[derive(Debug, Default)]
 pub struct ResponseHead;
 
@@ -66,8 +67,8 @@ impl Step for ResponseHead {
         let (Take(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now), way) = input;
         let nothing = |held, count| ControlFlow::Continue((Emit(held), HoldResponseBody(None), Count(count)));
         let Some(mut held) = held else { return nothing(None, None) };
-        // A stopped request has a response of ours, which rules need not read, nor a replacement for one that
-        // they have read.
+        // The response is our own, because the request was stopped or because it replaces a response that rules have
+        // read. Rules need not read it.
         if std::mem::replace(&mut held.answered, true)
             || held.transaction.as_ref().is_none_or(|transaction| !transaction.verdict().passes())
         {
@@ -89,8 +90,8 @@ impl Step for ResponseHead {
     }
 }
 
-/// Asks the origin for the whole response if it sent a part of a body that rules read: a finding in the whole may be
-/// in no part.
+/// The step that asks the origin for the whole response if it has sent only a part of a body that rules read.
+/// A text that matches a rule may be split between two parts.
 #[derive(Debug, Default)]
 pub struct ResponsePart;
 
@@ -115,7 +116,8 @@ impl Step for ResponsePart {
 
     fn run(&self, settings: &WafSettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (Status(status), ResponseFields(fields), DryRun(dry_run)) = input;
-        // A response of several parts, or without a type (RFC 9110, section 15.3.7), does not tell the type of its parts.
+        // The type of the content is unknown in a response with several parts, or without a `Content-Type` (RFC
+        // 9110, section 15.3.7).
         let is_looked_at = |kind: &[u8]| {
             let is_several = kind.trim_ascii().to_ascii_lowercase().starts_with(b"multipart/byteranges");
             is_several || settings.engine().looks_at_type(kind)
@@ -126,7 +128,7 @@ impl Step for ResponsePart {
     }
 }
 
-/// Phase 4.
+/// The step that runs phase 4.
 #[derive(Debug, Default)]
 pub struct ResponseStart;
 
@@ -158,11 +160,12 @@ impl Step for ResponseStart {
     fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<ResponseStop, Self::Out> {
         let (Take(held), body, Time(now), way) = input;
         let Some(mut held) = held else { return ControlFlow::Continue((Emit(None), Holds(0), Count(None))) };
-        // A replacement made here passes through this step again.
+        // If this step replaces a response, the replacement passes through the step again and is not read.
         if !std::mem::take(&mut held.holds) {
             return ControlFlow::Continue((Emit(Some(held)), Holds(0), Count(None)));
         }
-        // Rules read the decoded text that a browser shows; the client gets the original, or the output of filters.
+        // Rules read the decoded text, as a browser shows it. The client still gets the original body, or the output
+        // of filters.
         let plain =
             held.coding.map(|coding| foregate_coding::start(coding, body.bytes, body.whole, held.limit));
         let (bytes, whole) =

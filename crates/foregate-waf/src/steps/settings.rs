@@ -1,4 +1,4 @@
-//! The settings.
+//! The settings of the key `waf`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +13,25 @@ use super::keys::WAF;
 use crate::engine::{Beyond, ENVIRONMENT, Engine, TransactionLimits, Unreadable};
 use crate::model::{BeyondLimit, EngineMode};
 
-/// The most of a request's body that rules can see, bytes: platforms receive no more for steps.
+/// The largest part of a request's body that rules can see, bytes. Platforms keep no more of a body for steps.
 pub(super) const BODY_MOST: u64 = 64 << 20;
-/// The default for a response's body, and the largest value of `heavy`.
+/// The default number of bytes of a response's body that rules see, and the largest value of `heavy`.
 const RESPONSE_MOST: u64 = 1 << 20;
 /// The number of bytes of a request's body that rules see, by default: the value in ModSecurity's recommended
 /// configuration.
 pub(super) const BODY: u64 = 13_107_200;
 /// The longest that a request may wait for a thread.
 const DEADLINE_MOST: Duration = Duration::from_secs(5);
-/// The range of the pause in a stream after which rules see the bytes so far.
+/// The allowed values for the pause in a stream after which rules see the bytes so far.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
-/// The part that is held in memory by default, bytes: a file for each would cost more than the memory is worth.
+/// The default size up to which a body is held in memory, bytes. For smaller bodies, a file would cost more
+/// than the memory.
 const IN_MEMORY: u64 = 1 << 20;
-/// The weight of a value, bytes.
+/// The number of bytes that each value adds to the size of an input, when the choice is made if it is heavy.
 const VALUE: usize = 64;
-/// The number of the first rule for an `exclude`, beyond the numbers that rule sets use.
+/// The id of the rule for the first `exclude`. It is larger than the ids that rule sets use.
 const EXCLUDES: u64 = 4_294_960_000;
-/// Most `exclude`s of one `waf`; more are an error.
+/// The most keys `exclude` in one `waf`; more are an error.
 const EXCLUDES_MOST: usize = 4_096;
 /// All requests, in hundredths of a percent.
 const ALL: u64 = 10_000;
@@ -41,17 +42,17 @@ pub struct WafSettings {
     pub(super) mode: EngineMode,
     pub(super) log: Option<LogId>,
     pub(super) audit: Option<LogId>,
-    /// Lines are in their files before the response begins.
+    /// Set if log lines have to be in their files before the response begins.
     pub(super) log_sync: bool,
     pub(super) excludes: Vec<Exclude>,
-    /// Hundredths of a percent.
+    /// The share of requests that are inspected, hundredths of a percent.
     sample: u64,
     pub(super) body: usize,
-    /// How much of that is held in memory, bytes.
+    /// The size up to which a request's body is held in memory, bytes.
     pub(super) body_in_memory: usize,
-    /// Set if longer bodies are refused.
+    /// Set if bodies longer than `body` are refused.
     pub(super) refuses_long: bool,
-    /// The pause in a body of unknown length after which rules see the bytes so far, if they may stop requests.
+    /// If rules may stop requests: the pause in a body of unknown length after which rules see the bytes so far.
     pub(super) stream_pause: Option<Duration>,
     /// Set if trailers of requests are removed.
     pub(super) drops_trailers: bool,
@@ -66,7 +67,7 @@ pub(super) struct Exclude {
     when: Option<Arc<dyn Condition>>,
 }
 
-/// The rules that do not run.
+/// The rules that an `exclude` selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ExcludedRules {
     Id(u64),
@@ -101,7 +102,7 @@ impl Exclude {
         self.when.is_some()
     }
 
-    /// Returns true if it has a condition, and that is true for the request.
+    /// Returns true if the exclusion has a condition, and the condition holds for the request.
     pub(super) fn holds_for(&self, view: &View<'_>) -> bool {
         self.when.as_ref().is_some_and(|when| when.holds(view))
     }
@@ -128,7 +129,8 @@ impl WafSettings {
         self.mode == EngineMode::DetectionOnly
     }
 
-    /// Where something of this size is looked at.
+    /// Chooses the thread for an input of this size: an input is heavy if its bytes and its number of values are
+    /// large.
     pub(super) fn load(&self, bytes: usize, values: impl FnOnce() -> usize) -> Load {
         if bytes >= self.heavy || bytes + VALUE * values() >= self.heavy {
             return Load::Heavy { when_full: self.when_full, wait: self.deadline };
@@ -146,7 +148,7 @@ impl FromNode for WafSettings {
 }
 
 impl WafSettings {
-    /// Reads them. Rules that `engines` has are not compiled again.
+    /// Reads the settings. Rules that `engines` already has are not compiled again.
     pub(super) fn read(
         nodes: &[Node],
         engines: &Engines,
@@ -224,7 +226,8 @@ impl WafSettings {
     }
 }
 
-/// The files for lines and for transactions, and whether lines are in them before the response begins.
+/// Reads the files for log lines and for the audit log, and true if lines have to be in them before the
+/// response begins.
 fn read_logs(
     node: &Node,
     context: &mut dyn Context,
@@ -241,7 +244,8 @@ fn read_logs(
     Ok((log, audit, log_sync))
 }
 
-/// Reads the share of requests, the size of heavy ones, the treatment when too many are heavy, and their time limit.
+/// Reads the share of requests to inspect, the size from which an input is heavy, the treatment of requests
+/// when too many are heavy, and the time limit of heavy ones.
 fn read_load(node: &Node) -> Result<(u64, u64, WhenFull, Duration), Problem> {
     let full = [("inline", WhenFull::Inline), ("shed", WhenFull::Shed), ("error", WhenFull::Error)];
     let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
@@ -254,7 +258,7 @@ fn read_load(node: &Node) -> Result<(u64, u64, WhenFull, Duration), Problem> {
     ))
 }
 
-/// Reads the removal of trailers, and the pause after which rules see the bytes of a stream so far.
+/// Reads true if trailers are removed, and the pause after which rules see the bytes of a stream so far.
 fn read_streams(node: &Node) -> Result<(bool, Option<Duration>), Problem> {
     let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
     let words = [("remove", true), ("pass", false)];
@@ -272,17 +276,17 @@ fn read_terms(node: &Node, context: &mut dyn Context) -> Result<(Vec<Exclude>, T
 
 /// The parts of requests that a blocking firewall does not read.
 struct UnreadParts {
-    /// The length of body beyond which bytes are unread.
+    /// The length of a body beyond which its bytes are not read; `None` if none are left unread.
     body: Option<usize>,
-    /// All but this many hundredths of a percent of requests.
+    /// The share of requests that are read, hundredths of a percent. All others are unread.
     sample: u64,
     when_full: WhenFull,
     /// Set if bytes after a pause in a stream are unread.
     stream_pause: bool,
 }
 
-/// Warns of input that passes uninspected by these settings: an attacker can use it to evade the rules. Each warning names
-/// the key that closes the gap.
+/// Warns of input that passes uninspected with these settings, which an attacker can use to evade the rules.
+/// Each warning names the key that closes the gap.
 fn warn_of_rest(node: &Node, unlooked: &UnreadParts, terms: &Terms, context: &mut dyn Context) {
     let place = |key: &str| node.child(key).unwrap_or(node);
     let mut warn = |key: &str, what: String, help: &str| {
@@ -364,7 +368,8 @@ fn terms(node: &Node, excludes: &[Exclude]) -> Result<Terms, Problem> {
     })
 }
 
-/// Reads the exclusions: at most [`EXCLUDES_MOST`], and with a condition at most [`ENVIRONMENT`], since each needs a variable.
+/// Reads the exclusions. There may be at most [`EXCLUDES_MOST`], of which at most [`ENVIRONMENT`] have a
+/// condition, because each condition needs a variable of `ENV`.
 fn excludes(node: &Node, context: &mut dyn Context) -> Result<Vec<Exclude>, Problem> {
     let mut excludes: Vec<Exclude> = Vec::new();
     let mut conditions = 0;
@@ -395,7 +400,7 @@ fn exclude(node: &Node, context: &mut dyn Context) -> Result<Exclude, Problem> {
     Ok(Exclude { rules, when })
 }
 
-/// A tag that can be written in a rule.
+/// Reads a tag. It must not contain characters that cannot be written in a rule.
 fn read_tag(argument: &Argument) -> Result<String, Problem> {
     let text = argument.text()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
@@ -405,12 +410,12 @@ fn read_tag(argument: &Argument) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
-/// The variable that marks requests to which this exclusion applies.
+/// The name of the variable that marks requests to which this exclusion applies.
 pub(super) fn excluding(number: usize) -> String {
     format!("foregate.exclude.{number}")
 }
 
-/// A percentage, in hundredths.
+/// Reads a percentage, and returns it in hundredths of a percent.
 fn percent(argument: &Argument) -> Result<u64, Problem> {
     let wrong = || argument.wrong("expected a percentage from \"0.01%\" to \"100%\"");
     let text = argument.text()?;

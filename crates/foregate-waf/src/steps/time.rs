@@ -7,7 +7,8 @@ const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A time as Apache's error log has it, in UTC: `Sat Nov 21 17:30:00.125000 2026`. In milliseconds since 1970.
+/// Formats a time, given in milliseconds since 1970, as Apache's error log does, in UTC:
+/// `Sat Nov 21 17:30:00.125000 2026`.
 pub(super) fn apache(unix_ms: u64) -> String {
     let Date { year, month, day, weekday, hour, minute, second } = Date::of(unix_ms / 1000);
     format!(

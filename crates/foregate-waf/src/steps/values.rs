@@ -1,4 +1,4 @@
-//! The values that the steps pass on.
+//! The values that one step passes to the next.
 
 use std::sync::Arc;
 
@@ -7,39 +7,39 @@ use foregate_module::{Kind, Shown, Value};
 
 use crate::engine::{Report, Transaction};
 
-/// A transaction between two steps.
+/// A request's transaction, as it is stored between two steps.
 pub struct HeldTransaction {
     /// The transaction; `None` if there was no memory for it.
     pub(super) transaction: Option<Transaction>,
-    /// The report up to that time.
+    /// The report at the time when the transaction was given up for its memory.
     pub(super) report: Option<Report>,
-    /// Its id, in the logs and in the response to the client.
+    /// The transaction's id, in the logs and in the response to the client.
     pub(super) id: Arc<str>,
-    /// When it began, milliseconds of the steady clock.
+    /// When the transaction began, in milliseconds of the monotonic clock.
     pub(super) began: u64,
-    /// Bytes of the request's head.
+    /// The size of the request's head, in bytes.
     pub(super) head: usize,
-    /// Values in the request's head.
+    /// The number of values in the request's head.
     pub(super) values: usize,
     /// Set if rules have seen only the start of a request's body that exceeds the limit.
     pub(super) is_cut: bool,
     /// Set once rules have seen the head of a response.
     pub(super) answered: bool,
-    /// Set if rules read the response's body.
+    /// Set if the response's body is held back because rules read it.
     pub(super) holds: bool,
-    /// The content coding of that body.
+    /// The content coding of the response's body.
     pub(super) coding: Option<ContentCoding>,
-    /// The most bytes of it that rules look at, without its coding.
+    /// The most bytes of the response's body that rules look at, counted after decoding.
     pub(super) limit: usize,
-    /// Bytes of its text that have been counted.
+    /// The bytes of the transaction's text that [`count`](Self::count) has returned so far.
     pub(super) counted: usize,
 }
 
-/// The text of a transaction above which its memory is counted, bytes.
+/// The size of a transaction's text above which the text counts as used memory, in bytes.
 const COUNTED: usize = 128 << 10;
 
 impl HeldTransaction {
-    /// How many bytes more are to be counted, now that the transaction has this much text.
+    /// Returns how many bytes to add to the count, now that the transaction has `text` bytes of text.
     pub(super) fn count(&mut self, text: usize) -> usize {
         let more = if text > COUNTED { text.saturating_sub(self.counted) } else { 0 };
         self.counted += more;
@@ -55,7 +55,7 @@ impl Value for TransactionValue {
     const NAME: &'static str = "waf.transaction";
     const ABOUT: &'static str = "The state of the firewall's rules for the request.";
 
-    /// The findings stay, and are logged.
+    /// Frees the transaction and keeps its report, so that the matches are still logged.
     fn shrink(held: &mut Box<HeldTransaction>) -> bool {
         if let Some(transaction) = held.transaction.take() {
             held.report = Some(transaction.log());
@@ -78,7 +78,7 @@ impl Value for Score {
     }
 }
 
-/// True if the rules are against the request.
+/// True if the rules would block the request.
 pub struct Blocked;
 
 impl Value for Blocked {
@@ -92,7 +92,7 @@ impl Value for Blocked {
     }
 }
 
-/// The rule that is against the request.
+/// The first rule that would block the request.
 pub struct MatchedRule;
 
 impl Value for MatchedRule {
@@ -106,7 +106,7 @@ impl Value for MatchedRule {
     }
 }
 
-/// All rules that are against the request.
+/// All rules that would block the request.
 pub struct Rules;
 
 impl Value for Rules {

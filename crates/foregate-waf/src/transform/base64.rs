@@ -12,8 +12,8 @@ fn sextet(byte: u8) -> Option<u32> {
     }))
 }
 
-/// Strict decoding of the text before the first zero byte: the result is empty if a byte is invalid. Line ends may
-/// be anywhere, spaces before them and at the end. An incomplete group of four is dropped.
+/// Strictly decodes the text before the first zero byte: the result is empty if any byte is invalid. Line ends may
+/// be anywhere; spaces may be before a line end and at the end of the text. An incomplete group of four is dropped.
 pub(super) fn decode(input: &[u8]) -> Vec<u8> {
     let input = &input[..memchr::memchr(0, input).unwrap_or(input.len())];
     if !is_valid(input) {
@@ -60,13 +60,13 @@ fn is_valid(input: &[u8]) -> bool {
     true
 }
 
-/// Lenient decoding: invalid bytes are skipped; an incomplete group gives the bytes that it has.
+/// Decodes leniently: invalid bytes are skipped, and an incomplete group of four gives the whole bytes in it.
 pub(super) fn decode_lenient(input: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(input.len() / 4 * 3 + 3);
     let (mut group, mut letters) = (0u32, 0usize);
     for (at, &byte) in input.iter().enumerate() {
         if byte == b'=' {
-            // Padding after a single letter.
+            // A single `=` after the first letter of a group makes the whole text invalid.
             if letters == 1 && input.get(at + 1) != Some(&b'=') {
                 return Vec::new();
             }
@@ -82,7 +82,7 @@ pub(super) fn decode_lenient(input: &[u8]) -> Vec<u8> {
         }
         letters = (letters + 1) % 4;
     }
-    // The original compares the value of the last letter with the padding's character: `9` is worth the same.
+    // ModSecurity compares the last letter's decoded value with the character `=`, so it takes `9` (61) for `=` (61).
     if letters == 1 && matches!(input.last(), Some(b'=' | b'9')) {
         return Vec::new();
     }

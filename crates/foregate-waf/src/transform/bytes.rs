@@ -1,8 +1,8 @@
-//! Which kinds of bytes a value has.
+//! The kinds of bytes that a value contains.
 
 use super::Transformation;
 
-/// Kinds of bytes, those by which transformations can be told to change nothing.
+/// A set of kinds of bytes. A transformation need not run on a value without the kinds that it changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bytes(u16);
 
@@ -21,7 +21,7 @@ const SHELL: u16 = 1 << 10;
 /// Bytes that begin comments, except for the slash.
 const COMMENT: u16 = 1 << 11;
 const NOUGHT: u16 = 1 << 12;
-/// Bytes without a meaning here or in percent-encoding.
+/// All bytes without a kind of their own, except the digits 1 to 9.
 const OTHER: u16 = 1 << 13;
 
 const KINDS: [u16; 256] = {
@@ -42,7 +42,7 @@ const KINDS: [u16; 256] = {
             b'"' | b'\'' | b'^' | b',' | b';' => SHELL,
             b'#' | b'-' | b'*' => COMMENT,
             b'0' => NOUGHT,
-            // Not changed by percent-encoding, and by nothing else.
+            // No transformation changes these digits, percent-encoding included.
             b'1'..=b'9' => 0,
             _ => OTHER,
         };
@@ -52,7 +52,7 @@ const KINDS: [u16; 256] = {
 };
 
 impl Bytes {
-    /// The classes in a value.
+    /// The kinds of bytes in a value.
     pub fn of(value: &[u8]) -> Self {
         Self(value.iter().fold(0, |kinds, byte| kinds | KINDS[usize::from(*byte)]))
     }
@@ -62,8 +62,8 @@ impl Bytes {
     }
 }
 
-/// The kinds of bytes that the transformation changes: it leaves a value without any of them as it
-/// is. `None` if any value may change.
+/// The kinds of bytes that the transformation changes. A value without bytes of these kinds is not changed. `None` if
+/// any value may change.
 pub(super) fn changes(transformation: Transformation) -> Option<u16> {
     use Transformation as T;
     Some(match transformation {

@@ -6,7 +6,7 @@ use memchr::{memchr2, memchr3, memmem};
 
 use super::rewrite::Rewrite;
 
-/// Each `/* */` to one space, an open one with all that follows.
+/// Replaces each `/* */` comment by one space. A comment without its `*/` extends to the end of the input.
 pub(super) fn replace(input: &[u8]) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -19,7 +19,7 @@ pub(super) fn replace(input: &[u8]) -> Cow<'_, [u8]> {
     rewrite.finish()
 }
 
-/// Comments and their marks left out, all after `--` and `#` as well; an open one leaves a space.
+/// Removes comments with their marks, and everything from `--` or `#` on. A comment without an end becomes a space.
 pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -40,18 +40,18 @@ pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
             break;
         };
         if end == input.len() {
-            // ModSecurity reads the end of its buffer as one more byte.
+            // ModSecurity copies the byte after a comment. Here that is the zero byte behind the end of its buffer.
             rewrite.replace(at, rest.len(), b"\0");
             break;
         }
         rewrite.remove(at, end - at);
-        // The byte after a comment stays, whatever it begins.
+        // The byte after a comment is kept even if it begins another comment.
         at = end + 1;
     }
     rewrite.finish()
 }
 
-/// The end of a comment whose text starts at `from`: after `*/` or `-->`, regardless of its start.
+/// The end of a comment whose text starts at `from`: after the first `*/` or `-->`, whichever mark opened the comment.
 fn closes(input: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -67,7 +67,7 @@ fn closes(input: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Removes the marks and keeps the text between them.
+/// Removes the marks of comments and keeps the text between the marks.
 pub(super) fn remove_marks(input: &[u8]) -> Cow<'_, [u8]> {
     const MARKS: [&[u8]; 6] = [b"/*", b"*/", b"<!--", b"-->", b"--", b"#"];
     if memchr3(b'#', b'-', b'*', input).is_none() {

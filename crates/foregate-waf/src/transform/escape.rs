@@ -8,9 +8,9 @@ use super::rewrite::{Rewrite, digit, is_space, narrow, pair};
 
 /// The replacement for a backslash and the text after it.
 struct Escape {
-    /// In bytes, with the backslash.
+    /// The length of the escape in bytes, including the backslash.
     len: usize,
-    /// `None`: nothing.
+    /// The byte that replaces the escape; `None` if the escape is only removed.
     byte: Option<u8>,
 }
 
@@ -31,8 +31,8 @@ fn decode(input: &[u8], read: impl Fn(&[u8]) -> Option<Escape>) -> Cow<'_, [u8]>
     rewrite.finish()
 }
 
-/// Escapes of CSS 2: up to six hexadecimal digits, of which the last two count, and one white space after them; a line
-/// feed, which is left out; any other byte as itself.
+/// Decodes escapes of CSS 2. After the backslash stand up to six hexadecimal digits (the last two count) and perhaps
+/// one white space, or a line feed (the escape is removed), or any other byte, which stands for itself.
 pub(super) fn css(input: &[u8]) -> Cow<'_, [u8]> {
     decode(input, |rest| {
         let digits = rest.iter().take(6).take_while(|byte| byte.is_ascii_hexdigit()).count();
@@ -51,7 +51,7 @@ pub(super) fn css(input: &[u8]) -> Cow<'_, [u8]> {
 fn css_byte(digits: &[u8]) -> Option<u8> {
     match digits {
         [one] => digit(*one),
-        // A code that four digits can hold may be a letter of full width.
+        // A code of four digits may be a full-width letter.
         [_, _, _, _] => narrow(digits),
         [b'0', rest @ ..] if rest.len() == 4 => narrow(rest),
         [b'0', b'0', rest @ ..] if rest.len() == 4 => narrow(rest),
@@ -59,7 +59,8 @@ fn css_byte(digits: &[u8]) -> Option<u8> {
     }
 }
 
-/// Escapes of JavaScript: `\uHHHH` (the lower byte), `\xHH`, octal up to `\377`, the letters, any other byte as itself.
+/// Decodes escapes of JavaScript: `\uHHHH` (to the lower byte), `\xHH`, octal up to `\377`, and control characters
+/// such as `\n`. Any other byte after the backslash stands for itself.
 pub(super) fn js(input: &[u8]) -> Cow<'_, [u8]> {
     decode(input, |rest| {
         let escaped = match rest {
@@ -77,7 +78,8 @@ pub(super) fn js(input: &[u8]) -> Cow<'_, [u8]> {
     })
 }
 
-/// Escapes of ANSI C: the letters, `\xHH`, octal up to three digits (the lower byte), any other byte as itself.
+/// Decodes escapes of ANSI C: control characters such as `\n`, `\xHH`, and up to three octal digits (to the lower
+/// byte). Any other byte after the backslash stands for itself.
 pub(super) fn ansi(input: &[u8]) -> Cow<'_, [u8]> {
     decode(input, |rest| {
         let escaped = match rest {
@@ -101,7 +103,7 @@ fn octal(rest: &[u8], most: usize) -> (usize, u8) {
     digits.fold((0, 0), |(count, byte), digit| (count + 1, byte << 3 | (digit - b'0')))
 }
 
-/// The control character that a letter stands for.
+/// The control character that a letter stands for after a backslash.
 fn control(letter: u8) -> Option<u8> {
     Some(match letter {
         b'a' => 0x07,

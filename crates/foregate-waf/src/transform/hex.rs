@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use super::rewrite::{Rewrite, pair};
 
-/// The two digits of a byte.
+/// The two hexadecimal digits of a byte.
 pub(crate) fn digits(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
@@ -16,8 +16,8 @@ pub(super) fn encode(input: &[u8]) -> Vec<u8> {
     input.iter().flat_map(|byte| digits(*byte)).collect()
 }
 
-/// Decodes pairs of any bytes: a byte that is no digit counts as if the alphabet continued there. An odd last byte is
-/// dropped.
+/// Decodes pairs of bytes. A byte that is no digit is not refused: its value continues the sequence, so `G` is 16. An
+/// odd last byte is dropped.
 pub(super) fn decode(input: &[u8]) -> Vec<u8> {
     let value = |byte: u8| match byte {
         b'A'.. => (byte & 0xdf).wrapping_sub(b'A').wrapping_add(10),
@@ -45,7 +45,7 @@ pub(super) fn decode_sql(input: &[u8]) -> Cow<'_, [u8]> {
         }
         let len = 2 + 2 * bytes.len();
         rewrite.replace(at, len, &bytes);
-        // The bytes after digits do not start others.
+        // As in ModSecurity, the byte after the digits cannot begin another literal.
         at = (at + len + 1).min(input.len());
     }
     rewrite.finish()

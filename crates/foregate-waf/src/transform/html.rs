@@ -6,11 +6,11 @@ use memchr::memchr;
 
 use super::rewrite::Rewrite;
 
-/// The references with a name that are decoded, in any case.
+/// The named references that are decoded, matched regardless of case.
 const NAMED: [(&[u8], u8); 5] =
     [(b"quot", b'"'), (b"amp", b'&'), (b"lt", b'<'), (b"gt", b'>'), (b"nbsp", 0xa0)];
 
-/// `&#xHH;`, `&#DD;` and five names, with or without the semicolon; of numbers the lower byte.
+/// Decodes `&#xHH;`, `&#DD;` and five named references, with or without the semicolon. A number becomes its lower byte.
 pub(super) fn decode(input: &[u8]) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -35,7 +35,7 @@ pub(super) fn decode(input: &[u8]) -> Cow<'_, [u8]> {
     rewrite.finish()
 }
 
-/// The digits of a number and its lower byte. One that 63 bits cannot hold counts as the largest that they can.
+/// The number of leading digits, and the lower byte of their value. A value beyond 63 bits counts as 2^63 - 1.
 fn number(digits: &[u8], radix: u32) -> Option<(usize, Option<u8>)> {
     let mut value: i64 = 0;
     let mut len = 0;
@@ -46,7 +46,7 @@ fn number(digits: &[u8], radix: u32) -> Option<(usize, Option<u8>)> {
     (len > 0).then_some((len, Some(value.to_le_bytes()[0])))
 }
 
-/// The length of a name with its ampersand, and its character.
+/// The length of a reference's name including the ampersand, and the character that the name stands for.
 fn named(rest: &[u8]) -> (usize, Option<u8>) {
     let len = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
     let name = &rest[..len];

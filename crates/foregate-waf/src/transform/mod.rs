@@ -1,8 +1,8 @@
 //! Transformations: changes of a value before an operator compares it.
 //!
-//! Each equals that of ModSecurity 3, byte for byte, except where that loses input: see the tests for the exceptions.
-//! All take linear time, none allocates for a value that it does not change, and the output is at most six times
-//! as long as the input.
+//! Each one gives the same bytes as ModSecurity 3, except where ModSecurity loses input: the tests list the
+//! exceptions. A transformation takes linear time, does not allocate for a value that it leaves unchanged, and its
+//! output is at most six times as long as its input.
 
 mod base64;
 mod bytes;
@@ -24,7 +24,7 @@ pub use bytes::Bytes;
 pub(crate) use hex::digits as hex_digits;
 pub use unicode::UnicodeMap;
 
-/// A path without percent-encoding: as `t:urlDecode`, but a plus is itself.
+/// Decodes the percent-encoding of a path: like `t:urlDecode`, but a plus stays a plus.
 pub(crate) fn decode_path(path: &[u8]) -> Cow<'_, [u8]> {
     url::decode_path(path)
 }
@@ -32,13 +32,13 @@ pub(crate) fn decode_path(path: &[u8]) -> Cow<'_, [u8]> {
 /// A transformation, by its name in SecLang (`t:NAME`). `t:none` is not included, because it empties the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transformation {
-    /// `base64Decode`: Base64 to bytes; nothing at all if a byte does not belong to it.
+    /// `base64Decode`: Base64 to bytes; the result is empty if any byte is not Base64.
     Base64Decode,
     /// `base64DecodeExt`: Base64 to bytes, skipping invalid characters.
     Base64DecodeExt,
     /// `base64Encode`: bytes to Base64.
     Base64Encode,
-    /// `cmdLine`: the meaning of a command line regardless of its notation: escapes, quotes and case gone.
+    /// `cmdLine`: a command line in a normal form, without escapes and quotes, in lower case.
     CmdLine,
     /// `compressWhitespace`: each run of white space to one space.
     CompressWhitespace,
@@ -56,13 +56,13 @@ pub enum Transformation {
     JsDecode,
     /// `length`: the number of bytes, as decimal text.
     Length,
-    /// `lowercase`: converts ASCII letters to small ones.
+    /// `lowercase`: converts ASCII letters to lower case.
     Lowercase,
     /// `md5`: the MD5 digest, as bytes.
     Md5,
     /// `normalizePath`: A path without `.`, `..` and doubled slashes.
     NormalizePath,
-    /// `normalizePathWin`: the same after backslashes have become slashes.
+    /// `normalizePathWin`: like `normalizePath`, after backslashes have become slashes.
     NormalizePathWin,
     /// `parityEven7bit`: even parity in each byte's highest bit.
     ParityEven7Bit,
@@ -92,11 +92,11 @@ pub enum Transformation {
     TrimLeft,
     /// `trimRight`: white space at the end left out.
     TrimRight,
-    /// `uppercase`: ASCII letters to capitals.
+    /// `uppercase`: converts ASCII letters to upper case.
     Uppercase,
-    /// `urlDecode`: percent-encoding and `+`.
+    /// `urlDecode`: decodes percent-encoding and `+`.
     UrlDecode,
-    /// `urlDecodeUni`: the same and `%uXXXX`.
+    /// `urlDecodeUni`: decodes percent-encoding, `+` and `%uXXXX`.
     UrlDecodeUni,
     /// `urlEncode`: bytes to percent-encoding.
     UrlEncode,
@@ -144,7 +144,7 @@ impl Transformation {
         ("utf8toUnicode", Self::Utf8ToUnicode),
     ];
 
-    /// The transformation of this name, in any case; British spellings too.
+    /// The transformation with this name, regardless of case. British spellings are accepted too.
     pub fn parse(name: &str) -> Option<Self> {
         if name.eq_ignore_ascii_case("normalisePath") {
             return Some(Self::NormalizePath);
@@ -157,11 +157,11 @@ impl Transformation {
 
     /// Its name in SecLang.
     pub fn name(self) -> &'static str {
-        // In the order of the alphabet as the variants are, so that the place of one is the place of the other.
+        // `ALL` and the variants are both in alphabetical order, so a variant's number is its index in `ALL`.
         Self::ALL[self as usize].0
     }
 
-    /// Applies the transformation. The result is borrowed from `input` if nothing changes, or only ends are left out.
+    /// Applies the transformation. The result borrows from `input` if the value is unchanged or only trimmed at its ends.
     pub fn apply(self, input: &[u8]) -> Cow<'_, [u8]> {
         self.apply_with(input, None)
     }
@@ -207,7 +207,8 @@ impl Transformation {
         }
     }
 
-    /// Returns true if it leaves every value with these bytes unchanged. It may leave others unchanged too.
+    /// Returns true if the transformation certainly leaves a value with these kinds of bytes unchanged. After `false` the
+    /// value may change or not.
     ///
     /// One scan of a value ([`Bytes::of`]) answers this for all transformations; the output of a transformation
     /// needs another scan.

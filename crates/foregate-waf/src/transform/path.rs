@@ -1,11 +1,11 @@
-//! Paths without detours.
+//! Paths without `.`, `..` and doubled slashes.
 
 use std::borrow::Cow;
 
 use memchr::memchr_iter;
 
-/// Without doubled slashes, `.` and `..`. A relative path keeps each `..` that has nothing to go back to, an absolute
-/// one does not.
+/// Removes doubled slashes, `.` and `..`. A `..` without a segment before it stays in a relative path and is removed
+/// from an absolute path.
 pub(super) fn normalize(input: &[u8]) -> Cow<'_, [u8]> {
     if is_normal(input) {
         return Cow::Borrowed(input);
@@ -29,15 +29,15 @@ pub(super) fn normalize_windows(input: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Returns true if nothing can change: no slash is beside another or a dot, and no dot at an end.
+/// Returns true if the path is in normal form: no slash is next to a slash or a dot, and no dot is at either end.
 fn is_normal(input: &[u8]) -> bool {
     let beside = |at: usize| matches!(input.get(at), Some(b'/' | b'.'));
     let plain = |at: usize| !beside(at + 1) && (at == 0 || input[at - 1] != b'.');
     input.first() != Some(&b'.') && input.last() != Some(&b'.') && memchr_iter(b'/', input).all(plain)
 }
 
-/// A segment is judged at its last byte: a dot after another dot, a slash or nothing. So a segment that ends in two
-/// dots (`a..`) counts as a step back too, as the rules expect.
+/// Builds the normal form. Whether a segment is `.` or `..` is decided from its last two bytes. So a segment that
+/// merely ends in two dots (`a..`) also removes the segment before it, as the rules expect.
 fn walk(input: &[u8]) -> Vec<u8> {
     let relative = input.first() != Some(&b'/');
     let mut out: Vec<u8> = Vec::with_capacity(input.len());

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-/// Replaces parts of a value, front to back. The text between them is copied at once, and nothing is allocated before
-/// the first change.
+/// Replaces parts of a value, front to back. The text between two replaced parts is copied in one piece, and nothing is
+/// allocated before the first change.
 pub(super) struct Rewrite<'a> {
     input: &'a [u8],
     out: Vec<u8>,
-    /// Up to here the input is in `out`, once something has changed.
+    /// The length of the input that has been copied or replaced in `out`; 0 before the first change.
     done: usize,
     changed: bool,
 }
@@ -17,7 +17,7 @@ impl<'a> Rewrite<'a> {
         Self { input, out: Vec::new(), done: 0, changed: false }
     }
 
-    /// Puts `by` in place of `len` bytes at `at`, which lies after everything replaced before.
+    /// Replaces `len` bytes at `at` by `by`. `at` must be behind all parts replaced so far.
     pub(super) fn replace(&mut self, at: usize, len: usize, by: &[u8]) {
         if !self.changed {
             if &self.input[at..at + len] == by {
@@ -35,7 +35,7 @@ impl<'a> Rewrite<'a> {
         self.replace(at, len, b"");
     }
 
-    /// Leaves out the rest.
+    /// Drops the input from `at` on and returns the result.
     pub(super) fn cut(mut self, at: usize) -> Cow<'a, [u8]> {
         if !self.changed {
             return Cow::Borrowed(&self.input[..at]);
@@ -68,14 +68,14 @@ pub(super) fn pair(digits: &[u8]) -> Option<u8> {
     }
 }
 
-/// The byte that four hexadecimal digits mean: the lower one of the code, where letters of full width (U+FF01 to U+FF5E)
-/// become those of ASCII.
+/// The byte for a code of four hexadecimal digits: the lower byte of the code. Full-width letters (U+FF01 to U+FF5E)
+/// become the ASCII letters.
 pub(super) fn narrow(digits: &[u8]) -> Option<u8> {
     let (high, low) = (pair(digits)?, pair(digits.get(2..)?)?);
     Some(if high == 0xff && (0x01..0x5f).contains(&low) { low + 0x20 } else { low })
 }
 
-/// White space as C has it: space, and tab to carriage return.
+/// Returns true for white space as in C: the space, and the bytes from tab to carriage return.
 pub(super) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

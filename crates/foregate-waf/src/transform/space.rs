@@ -1,4 +1,4 @@
-//! White space, zero bytes, letters' case, parity, and the meaning of command lines.
+//! White space, zero bytes, the case of letters, parity, and the normal form of command lines.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub(super) fn compress(input: &[u8]) -> Cow<'_, [u8]> {
     rewrite.finish()
 }
 
-/// White space and the bytes of a no-break space in Latin-1 and UTF-8, which are left out wherever they stand.
+/// Removes white space, and the bytes of a no-break space in Latin-1 and UTF-8 (0xa0, 0xc2) wherever they occur.
 pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
     retain(input, |byte| !is_space(byte) && byte != 0xa0 && byte != 0xc2)
 }
@@ -56,7 +56,7 @@ pub(super) fn replace_nulls(input: &[u8]) -> Cow<'_, [u8]> {
     map(input, |byte| if byte == 0 { b' ' } else { byte })
 }
 
-/// Replaces each byte by another one.
+/// Replaces each byte by the result of `change`.
 pub(super) fn map(input: &[u8], change: impl Fn(u8) -> u8) -> Cow<'_, [u8]> {
     if input.iter().all(|byte| change(*byte) == *byte) {
         return Cow::Borrowed(input);
@@ -70,8 +70,8 @@ pub(super) fn parity(byte: u8, odd: bool) -> u8 {
     if set { byte | 0x80 } else { byte & 0x7f }
 }
 
-/// Quotes, backslashes and carets go; runs of white space, commas and semicolons become one space, and none before a
-/// slash or parenthesis; letters become small.
+/// Removes quotes, backslashes and carets, and converts letters to lower case. A run of white space, commas and
+/// semicolons becomes one space, or nothing before a slash or an opening parenthesis.
 pub(super) fn command_line(input: &[u8]) -> Cow<'_, [u8]> {
     let changes = |byte: &u8| {
         matches!(byte, b'"' | b'\'' | b'\\' | b'^' | b' ' | b',' | b';' | b'\t' | b'\r' | b'\n' | b'A'..=b'Z')
@@ -102,6 +102,6 @@ pub(super) fn command_line(input: &[u8]) -> Cow<'_, [u8]> {
             }
         }
     }
-    // Input with single spaces only usually reaches this point unchanged.
+    // A value in which only single spaces made `changes` true is usually unchanged.
     if out == input { Cow::Borrowed(input) } else { Cow::Owned(out) }
 }

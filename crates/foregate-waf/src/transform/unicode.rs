@@ -6,12 +6,12 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnicodeMap(Box<[(u16, u8)]>);
 
-/// Full stops in host names (RFC 3490 section 3.1), unless the page maps them differently.
+/// The codes for full stops in host names (RFC 3490, section 3.1). The code page can map them to other bytes.
 const FULL_STOPS: [(u16, u8); 4] = [(0x3002, b'.'), (0xff61, b'.'), (0xff0e, b'.'), (0x002e, b'.')];
 
 impl UnicodeMap {
-    /// Reads one code page out of a mapping file: a line that starts with the number of the page, then one with pairs
-    /// `CODE:BYTE` in hexadecimal digits. Errors are sentences, with the number of their line if they have one.
+    /// Reads one code page from a mapping file: after a line that starts with the page's number come lines with pairs
+    /// `CODE:BYTE` in hexadecimal digits. An error is a line number, if it concerns one line, and a sentence.
     pub fn parse(text: &[u8], page: u32) -> Result<Self, (Option<u32>, String)> {
         let text = String::from_utf8_lossy(text);
         let lines = (1..).zip(text.lines().map(str::trim));
@@ -36,7 +36,7 @@ impl UnicodeMap {
         if codes.len() == FULL_STOPS.len() {
             return Err((Some(head), format!("no pairs of a code and a byte follow the code page {page}")));
         }
-        // For a duplicate code the last entry counts, so it has to come first.
+        // If a code occurs twice, its last entry counts. `dedup_by_key` keeps the first, so the order is reversed.
         codes.reverse();
         codes.sort_by_key(|(code, _)| *code);
         codes.dedup_by_key(|(code, _)| *code);
@@ -50,10 +50,10 @@ impl UnicodeMap {
     }
 }
 
-/// Encodes each sequence of UTF-8 as `%uhhhh`, without zero bytes.
+/// Encodes each UTF-8 sequence of several bytes as `%uhhhh` and drops zero bytes.
 ///
-/// In invalid input, a lead byte is dropped, and a byte that cannot lead stays. For overlong sequences and surrogates the
-/// lead byte follows their code.
+/// In invalid input, a lead byte is dropped, and a byte that cannot lead a sequence is kept. For an overlong sequence
+/// or a surrogate, the code is written and the lead byte after it.
 pub(super) fn from_utf8(input: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = input.iter().position(|byte| *byte == 0 || !byte.is_ascii()) else {
         return Cow::Borrowed(input);

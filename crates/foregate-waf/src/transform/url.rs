@@ -7,18 +7,18 @@ use memchr::memchr2;
 use super::rewrite::{Rewrite, digit, narrow, pair};
 use super::unicode::UnicodeMap;
 
-/// Decodes `%HH` and `+`; invalid escapes stay.
+/// Decodes `%HH` and `+`; invalid escapes are kept.
 pub(super) fn decode(input: &[u8]) -> Cow<'_, [u8]> {
     decode_by(input, b'+', |_| UnicodeEscape::None)
 }
 
-/// `%HH` alone, as in a path, where a plus is itself.
+/// Decodes only `%HH`: in a path, a plus is not a space.
 pub(super) fn decode_path(input: &[u8]) -> Cow<'_, [u8]> {
     decode_by(input, b'%', |_| UnicodeEscape::None)
 }
 
-/// Like [`decode`], with `%uHHHH` as well: by the map if it has the code, otherwise by its lower
-/// byte.
+/// Like [`decode`], and decodes `%uHHHH` as well: to the map's byte if the map has the code, otherwise to the code's
+/// lower byte.
 pub(super) fn decode_uni<'a>(input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'a, [u8]> {
     decode_by(input, b'+', |rest| match rest {
         [b'u' | b'U', digits @ ..] => {
@@ -38,12 +38,13 @@ enum UnicodeEscape {
     Byte(u8),
 }
 
-/// Of four digits known to be some.
+/// The value of four hexadecimal digits; the caller has checked them.
 fn code(digits: &[u8]) -> u16 {
     digits.iter().take(4).filter_map(|byte| digit(*byte)).fold(0, |code, digit| code << 4 | u16::from(digit))
 }
 
-/// `space` is decoded to a space, unless it is the percent sign.
+/// Decodes `%HH`, the escapes for which `wide` returns a byte, and the byte `space` (to a space). The caller passes `%`
+/// as `space` if no byte stands for a space.
 fn decode_by(input: &[u8], space: u8, wide: impl Fn(&[u8]) -> UnicodeEscape) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -68,7 +69,7 @@ fn decode_by(input: &[u8], space: u8, wide: impl Fn(&[u8]) -> UnicodeEscape) -> 
     rewrite.finish()
 }
 
-/// All but letters, digits and `*` as `%hh`, a space as `+`.
+/// Encodes all bytes except letters, digits and `*` as `%hh`, and a space as `+`.
 pub(super) fn encode(input: &[u8]) -> Cow<'_, [u8]> {
     let stays = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'*';
     let Some(first) = input.iter().position(|byte| !stays(*byte)) else { return Cow::Borrowed(input) };

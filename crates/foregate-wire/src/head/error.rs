@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use super::HeadLimits;
 
-/// The reason for refusing a request head. Each one ends the connection: the start of the next message is unknown.
+/// The reason for refusing a request head. The connection must end, because the start of the next message is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RequestError {
     /// Not `METHOD SP target SP HTTP/x.y CRLF` with single spaces. 400.
@@ -38,10 +38,10 @@ pub enum RequestError {
     /// A line that begins with a blank: obsolete line folding (RFC 9112, 5.2). 400.
     #[error("a header line begins with a blank (obsolete line folding)")]
     ObsFold,
-    /// A CR that no LF follows. 400.
+    /// A CR without an LF after it. 400.
     #[error("a CR is not followed by an LF")]
     BareCr,
-    /// An LF that no CR precedes. 400.
+    /// An LF without a CR before it. 400.
     #[error("an LF is not preceded by a CR")]
     BareLf,
 }
@@ -88,15 +88,15 @@ pub enum ResponseError {
     /// A line that begins with a blank: obsolete line folding.
     #[error("a header line of the origin's response begins with a blank (obsolete line folding)")]
     ObsFold,
-    /// A CR that no LF follows.
+    /// A CR without an LF after it.
     #[error("a CR in the origin's response head is not followed by an LF")]
     BareCr,
-    /// An LF that no CR precedes.
+    /// An LF without a CR before it.
     #[error("an LF in the origin's response head is not preceded by a CR")]
     BareLf,
 }
 
-/// An error in field lines, of heads and trailers.
+/// An error in a field line of a head or of trailers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineError {
     LineTooLong,

@@ -1,5 +1,5 @@
-//! The lines of a head. Each function looks at the line that begins at `at`, reads from left to right, and answers as
-//! soon as the bytes decide.
+//! The lines of a head. Each function parses the line that begins at `at` from left to right, and returns as soon as
+//! the bytes decide the result.
 
 use super::error::{LineError, RequestError, ResponseError};
 use super::{RequestHead, ResponseHead};
@@ -34,7 +34,7 @@ pub(super) fn request_line(
         _ => return Err(RequestError::BadRequestLine),
     }
     let method = Method::from_bytes(input.get(at..method_end).unwrap_or_default());
-    // A request refused for its version still has its method recorded.
+    // The method is recorded even if the request is then refused for its version.
     if let Some(method) = method {
         head.method = method;
         head.target.extend_from_slice(input.get(target_start..target_end).unwrap_or_default());
@@ -102,23 +102,23 @@ pub(crate) struct FieldLine {
     pub(crate) name_len: usize,
     pub(crate) value_start: usize,
     pub(crate) value_len: usize,
-    /// After the CRLF.
+    /// The position after the CRLF.
     pub(crate) end: usize,
 }
 
 pub(crate) enum Line {
     Field(FieldLine),
-    /// The empty line; where the next byte is.
+    /// The empty line, with the position after it.
     End(usize),
     Incomplete,
 }
 
-/// Looks at the line at `at`. Reads from left to right and answers as soon as the bytes decide.
+/// Parses the field line at `at`, or the empty line. Returns as soon as the bytes decide the result.
 #[inline(always)]
 pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
     let known = known_name(input.get(at..).unwrap_or_default());
     let name_end = match known {
-        // The rest consists of token characters.
+        // A known name consists of token characters, so it need not be checked.
         Some((_, length)) => at + length,
         None => token_end(input, at),
     };
@@ -147,7 +147,7 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
     }
     let raw = input.get(value_from..value_end).unwrap_or_default();
     let (value_start, value_len) = match raw {
-        // The only valid bytes up to a space are blanks.
+        // The usual case: one space before the value. A valid byte above the space is no blank, so nothing else is trimmed.
         [b' ', first, .., last] if *first > b' ' && *last > b' ' => (value_from + 1, raw.len() - 1),
         _ => {
             let left = trim_start(raw);
@@ -161,7 +161,7 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
     };
     Ok(Line::Field(FieldLine {
         id,
-        // No known name has one.
+        // No known name has a `_`.
         underscore: id == NameId::Unknown && has(name(), b'_'),
         name_len: name_end - at,
         value_start,
@@ -170,8 +170,8 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
     }))
 }
 
-/// The known name that a line begins with, and where its colon is. `None` also where too little of the line is there to
-/// tell at once.
+/// The known name at the start of a line, and the position of its colon. `None` also if too few bytes are there to look
+/// it up this way.
 #[inline]
 fn known_name(line: &[u8]) -> Option<(NameId, usize)> {
     let text = line.first_chunk()?;

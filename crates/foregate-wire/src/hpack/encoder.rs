@@ -9,11 +9,11 @@ use crate::chars::{SPACES, eq_but_case, short_word};
 
 /// The first bits of a literal that must never be added to a table (RFC 7541, section 6.2.3).
 const NEVER_INDEXED: u8 = 0x10;
-/// The number of `:status` in the static table, with the first of its values.
+/// The number of the first `:status` entry in the static table (`:status: 200`).
 const STATUS: u8 = 8;
-/// A field that takes more than one part in this many of the table is not added: others would leave for it.
+/// A field larger than the table's size divided by this is not added, because it would evict too many others.
 const LARGEST_SHARE: usize = 4;
-/// Slots for names whose last field is checked first.
+/// The number of slots in [`Encoder::latest`].
 const NAMES: usize = 32;
 
 /// Writes the header blocks that one side of a connection sends (RFC 7541).
@@ -22,7 +22,8 @@ const NAMES: usize = 32;
 /// message, such as a request id, never evict others. Secrets are not added at all, so that
 /// they cannot be guessed from the length of a block (section 7.1).
 ///
-/// A block begins with [`Self::begin`], and all output has to be sent, in this order: it changes the table.
+/// A block begins with [`Self::begin`]. All output must be sent in the order in which it was written, because it
+/// changes the peer's table.
 ///
 /// ```
 /// use foregate_wire::NameId;
@@ -36,17 +37,18 @@ const NAMES: usize = 32;
 ///     encoder.field(NameId::Server, b"Server", b"x", &mut block);
 ///     block
 /// });
-/// // The number of `server` with the value, first as it is, then to be added to the table; then the number of both there.
+/// // First: the number of `server`, and the value. Second: the same, to be added to the table.
+/// // Third: the number of the added entry.
 /// assert_eq!(blocks, [&b"\x88\x0f\x27\x01x"[..], b"\x88\x76\x01x", b"\x88\xbe"]);
 /// ```
 #[derive(Debug)]
 pub struct Encoder {
     table: EncoderTable,
-    /// The numbers of the fields in the table that were written last, each with its name: mostly the next one is the same.
-    /// Several names may have one place.
+    /// For each slot, the table entry that was last written for a name in this slot: the next field with the name usually
+    /// has the same value. Several names may share a slot.
     latest: [u32; NAMES],
     recent: Recent,
-    /// The least and the last size of the table that the peer has set since the last block began, if that is a change.
+    /// The smallest and the last table size that the peer has set since the last block began, if the table must change.
     resized: Option<(usize, usize)>,
 }
 
@@ -57,7 +59,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// For a peer of which no SETTINGS have come: its table has 4,096 bytes.
+    /// An encoder for a peer that has sent no SETTINGS yet: its table has 4,096 bytes.
     pub fn new() -> Self {
         Self {
             table: EncoderTable::new(INITIAL_TABLE),
@@ -67,8 +69,9 @@ impl Encoder {
         }
     }
 
-    /// The peer has announced SETTINGS_HEADER_TABLE_SIZE, bytes. No more than 4,096 of them are used. A change is told
-    /// with the next block; when the table has shrunk and grown again by then, both sizes are (RFC 7541, section 4.2).
+    /// Sets the size that the peer has announced in SETTINGS_HEADER_TABLE_SIZE, in bytes. The encoder uses at most 4,096.
+    /// The next block announces a change; if the table has shrunk and grown again by then, it announces both sizes (RFC
+    /// 7541, section 4.2).
     pub fn set_table(&mut self, size: u32) {
         let size = usize::try_from(size).map_or(INITIAL_TABLE, |size| size.min(INITIAL_TABLE));
         let least = self.resized.map_or(self.table.max, |(least, _)| least).min(size);
@@ -76,7 +79,7 @@ impl Encoder {
         self.resized = changed.then_some((least, size));
     }
 
-    /// Appends the start of a block to `out`. It must be called first for each one.
+    /// Appends the start of a block to `out`. It must be called first for each block.
     #[inline]
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some((least, last)) = self.resized.take() {
@@ -120,7 +123,7 @@ impl Encoder {
         write_number(length, out);
     }
 
-    /// Appends a field to `out`. `id` is that of the name, which is written in lower case.
+    /// Appends a field to `out`. `id` is the id of `name`. The name is written in lower case.
     #[inline]
     pub fn field(&mut self, id: NameId, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let name = match id {
@@ -145,8 +148,8 @@ impl Encoder {
         }
     }
 
-    /// Appends a field that differs from the last one with its name. Returns its number in the table; any number if
-    /// it is not there.
+    /// Appends a field that differs from the last field in its slot. Returns its number in the table, or any number if it
+    /// has no entry.
     #[inline(never)]
     fn other(&mut self, id: NameId, name: &[u8], value: &[u8], out: &mut Vec<u8>) -> u32 {
         let Some(number) = self.recent.find(hash(id, name, value)) else {
@@ -199,13 +202,13 @@ fn write_own_name(first: u8, name: &[u8], out: &mut Vec<u8>) {
     write_text(name, &huffman::LOWER, out);
 }
 
-/// Appends a string, in the Huffman code if it is shorter in that (RFC 7541, section 5.2).
+/// Appends a string, in the Huffman code if that is shorter (RFC 7541, section 5.2).
 fn write_text(text: &[u8], alphabet: &huffman::Alphabet, out: &mut Vec<u8>) {
-    /// Less than this is told in one byte.
+    /// Lengths below this are written in one byte.
     const SHORT: usize = (1 << 7) - 1;
     let start = out.len();
     if text.len() < SHORT {
-        // A code as long as the text and its length saves nothing.
+        // The room for length and code is as large as the text alone: a code that does not fit saves nothing.
         out.resize(start + text.len(), 0);
         if let Some((first, room)) = out.get_mut(start..).and_then(<[u8]>::split_first_mut)
             && let Some(length) = huffman::encode(text, alphabet, room)
@@ -240,7 +243,7 @@ fn write_number(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(coded.get(coded.len() - length..).unwrap_or_default());
 }
 
-/// The number of each known name in the static table; 0 where it is not there.
+/// The number of each known name in the static table; 0 if the table does not have the name.
 static STATIC_NAMES: [u8; 128] = static_names();
 
 #[expect(
@@ -249,7 +252,7 @@ static STATIC_NAMES: [u8; 128] = static_names();
 )]
 const fn static_names() -> [u8; 128] {
     use NameId::*;
-    /// The names from number 15 on, before which all are of pseudo-fields. One has no id.
+    /// The static table's names from number 15 on; the entries before are pseudo-fields. One name (`refresh`) has no id.
     const KNOWN: [NameId; 47] = [
         AcceptCharset,
         AcceptEncoding,
@@ -309,8 +312,8 @@ const fn static_names() -> [u8; 128] {
     numbers
 }
 
-/// The hash of a field; the case of its name does not matter. Only the choice of fields for the table depends on it: a peer that sends fields
-/// with equal hashes gets longer blocks, with the same meaning.
+/// The hash of a field, regardless of the case of its name. It only decides which fields are added to the table: fields
+/// with equal hashes make blocks longer, but not wrong.
 #[inline]
 fn hash(id: NameId, name: &[u8], value: &[u8]) -> u32 {
     let mut hash = (value.len() as u64) << 8 | u64::from(id as u8);
@@ -321,7 +324,8 @@ fn hash(id: NameId, name: &[u8], value: &[u8]) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 
-/// Goes on with these bytes, the bits of `same` set in each eight of them.
+/// Continues a hash with these bytes. The bits of `same` are set in each word of eight bytes, so that they do not
+/// matter.
 #[inline]
 fn hash_bytes(mut hash: u64, bytes: &[u8], same: u64) -> u64 {
     const MULTIPLIER: u128 = 0x9e37_79b9_7f4a_7c15;
@@ -331,7 +335,7 @@ fn hash_bytes(mut hash: u64, bytes: &[u8], same: u64) -> u64 {
     };
     match bytes.last_chunk() {
         None => add(short_word(bytes)),
-        // The last word overlaps the one before.
+        // The last eight bytes may overlap the word before them.
         Some(last) => {
             bytes.as_chunks().0.iter().for_each(|word| add(u64::from_le_bytes(*word)));
             add(u64::from_le_bytes(*last));
@@ -340,7 +344,7 @@ fn hash_bytes(mut hash: u64, bytes: &[u8], same: u64) -> u64 {
     hash
 }
 
-/// The hashes that came last, in sets of which each keeps its own; latest first.
+/// The hashes of the latest fields, in sets. A hash belongs to one set; each set keeps its latest hashes, newest first.
 #[derive(Debug, Default)]
 struct Recent {
     sets: [[WrittenField; WAYS]; SETS],
@@ -358,7 +362,8 @@ struct WrittenField {
 }
 
 impl Recent {
-    /// The number with a hash that came lately; any number if it was not added to the table. Other hashes are noted.
+    /// The table number of the field with this hash, if the hash is among the latest; 0 if the field was not added. `None`
+    /// for a new hash, which is recorded.
     fn find(&mut self, hash: u32) -> Option<&mut u32> {
         let set = self.sets.get_mut(hash as usize % SETS)?;
         let way = set.iter().position(|seen| seen.hash == hash);
@@ -374,7 +379,7 @@ impl Recent {
 /// An entry of the dynamic table.
 #[derive(Debug)]
 struct EncoderEntry {
-    /// The start of its bytes among all bytes that were ever added, modulo 2^32.
+    /// The offset of the entry's bytes among all bytes that were ever added, modulo 2^32.
     start: u32,
     /// Bytes of its name.
     name: u16,
@@ -391,7 +396,7 @@ impl EncoderEntry {
     }
 }
 
-/// The dynamic table, as the peer has it once it has all blocks.
+/// The dynamic table, as the peer will have it after it has received all blocks.
 #[derive(Debug)]
 struct EncoderTable {
     /// Oldest first.
@@ -404,11 +409,11 @@ struct EncoderTable {
     before: u32,
     /// The sizes of all entries together.
     size: usize,
-    /// The limit on their sizes.
+    /// The limit for `size`.
     max: usize,
 }
 
-/// So many bytes of entries that are gone may stay, at least.
+/// Evicted entries with fewer bytes than this together are not yet removed from the buffer.
 const SLACK: usize = 1024;
 
 impl EncoderTable {
@@ -416,7 +421,7 @@ impl EncoderTable {
         Self { entries: VecDeque::new(), added: 0, bytes: Vec::new(), before: 0, size: 0, max }
     }
 
-    /// How many entries are newer than the one with this number, if that is the given field. The number may be any.
+    /// The number of entries newer than entry `number`, if this entry is the given field. Any `number` is allowed.
     #[inline]
     fn age(&self, number: u32, id: NameId, name: &[u8], value: &[u8]) -> Option<usize> {
         let age = self.added.wrapping_sub(number) as usize;
@@ -431,7 +436,7 @@ impl EncoderTable {
         same.then_some(age)
     }
 
-    /// Adds an entry that is no larger than the table, for which older ones leave. The number that it has from now on.
+    /// Adds an entry that is no larger than the table, and evicts old entries to make room. Returns the new entry's number.
     fn insert(&mut self, id: NameId, name: &[u8], value: &[u8]) -> u32 {
         let size = name.len() + value.len() + OVERHEAD;
         self.evict(self.max.saturating_sub(size));

@@ -1,19 +1,19 @@
 //! The Huffman code of HPACK (RFC 7541, section 5.2 and appendix B).
 //!
-//! The code is canonical: codes of one length follow each other in the order of their symbols, and shorter codes come first. So the
-//! lengths determine the code, and the tables are computed from them at compile time.
+//! The code is canonical: shorter codes come before longer ones, and codes of one length are consecutive numbers in the
+//! order of their symbols. So the lengths determine the code, and the tables are computed from them at compile time.
 
 use crate::chars::of;
 
-/// Symbols: all bytes, and the symbol for the end.
+/// The number of symbols: all bytes, and the symbol for the end.
 const SYMBOLS: usize = 257;
-/// The end of a string; its first bits fill up the last byte, and all of it may stand nowhere.
+/// The symbol for the end of a string. Its first bits pad the last byte; the complete symbol is not allowed anywhere.
 const END: u16 = 256;
 /// The longest code, in bits.
 const LONGEST: u32 = 30;
 /// The shortest code, in bits.
 const SHORTEST: usize = 5;
-/// Bits that are looked up at once: two symbols that are frequent, or one that is not rare.
+/// The number of bits that are looked up at once: they hold two frequent symbols, or one that is not rare.
 const LOOKUP: u32 = 11;
 
 /// The length of each symbol's code, in bits.
@@ -40,11 +40,12 @@ const LENGTHS: [u8; SYMBOLS] = [
 /// The codes of one length.
 #[derive(Clone, Copy)]
 struct Codes {
-    /// One more than the last code of this length, left-aligned in 32 bits. Lower values have a code of this length or a shorter one.
+    /// One more than the last code of this length, left-aligned in 32 bits. Bits below this value begin with a code of this
+    /// length or a shorter one.
     end: u64,
-    /// The first of them.
+    /// The first code of this length.
     first: u32,
-    /// The place of the first one's symbol in [`SORTED`].
+    /// The index of the first code's symbol in [`SORTED`].
     at: u16,
 }
 
@@ -85,22 +86,22 @@ const fn tables() -> ([u16; SYMBOLS], [Codes; LONGEST as usize + 1]) {
 /// A symbol's code.
 #[derive(Clone, Copy)]
 struct Code {
-    /// At the right.
+    /// The code, right-aligned.
     bits: u32,
-    /// Bits.
+    /// The length of the code in bits.
     length: u32,
 }
 
 /// The codes of all bytes.
 pub(super) struct Alphabet {
     codes: [Code; END as usize],
-    /// Set if capital letters are written as small ones.
+    /// Set if upper-case letters are encoded as lower-case letters.
     pub(super) lower: bool,
 }
 
-/// Each byte stands for itself.
+/// The alphabet for values: each byte is encoded as itself.
 pub(super) static EXACT: Alphabet = alphabet(false);
-/// For names.
+/// The alphabet for names: letters are encoded in lower case.
 pub(super) static LOWER: Alphabet = alphabet(true);
 
 #[expect(
@@ -128,14 +129,14 @@ const fn alphabet(lower: bool) -> Alphabet {
     Alphabet { codes: bytes, lower }
 }
 
-/// Bytes of a decimal number in this code, at most.
+/// The most bytes of a decimal number in this code.
 const NUMBER: usize = size_of::<u128>();
 
-/// The decimal digits of a number in this code, after zeros, and how many bytes they take. That is never more than there are digits:
-/// their codes have six bits at most.
+/// The decimal digits of a number in this code, at the end of an array, and their length in bytes. The code is never
+/// longer than the digits themselves, because a digit's code has at most six bits.
 #[inline]
 pub(super) fn encode_number(mut number: u64) -> ([u8; NUMBER], usize) {
-    // From the right; no more than 20 digits, after the ones that fill up the last byte.
+    // The codes are collected from the last digit to the first; 20 digits at most.
     let (mut bits, mut have) = (0u128, 0u32);
     loop {
         let code = of(&EXACT.codes, b'0' + (number % 10) as u8);
@@ -151,17 +152,18 @@ pub(super) fn encode_number(mut number: u64) -> ([u8; NUMBER], usize) {
     (bits.to_be_bytes(), have.div_ceil(8) as usize)
 }
 
-/// How many bytes [`encode`] makes of `text`.
+/// The number of bytes that [`encode`] makes of `text`.
 pub(super) fn encoded_len(text: &[u8], alphabet: &Alphabet) -> usize {
     let length = |byte: &u8| of(&alphabet.codes, *byte).length as usize;
     text.iter().map(length).sum::<usize>().div_ceil(8)
 }
 
-/// Writes `text` in this code to the start of `room`. The bytes that it takes there; `None` if there is no room for it.
+/// Writes `text` in this code to the start of `room`. Returns the number of bytes written; `None` if `room` is too
+/// small.
 #[inline]
 pub(super) fn encode(text: &[u8], alphabet: &Alphabet, room: &mut [u8]) -> Option<usize> {
     let mut at = 0;
-    // Less than 32 bits that have not been written yet, at the right.
+    // `bits` has the last `have` bits, fewer than 32, that are not written yet. They are right-aligned.
     let (mut bits, mut have) = (0u64, 0u32);
     for byte in text {
         let code = of(&alphabet.codes, *byte);
@@ -183,17 +185,17 @@ pub(super) fn encode(text: &[u8], alphabet: &Alphabet, room: &mut [u8]) -> Optio
     Some(end)
 }
 
-/// The symbols that some bits begin with.
+/// The symbols at the start of [`LOOKUP`] bits.
 #[derive(Clone, Copy)]
 struct Symbols {
     bytes: [u8; 2],
-    /// Bits of the first one; 0 where they do not hold even that.
+    /// The length of the first symbol's code in bits; 0 if the looked-up bits do not hold a whole code.
     first: u8,
-    /// Bits of both; as many as of the first where there is no second.
+    /// The length of both codes together in bits; equal to `first` if there is no second symbol.
     all: u8,
 }
 
-/// The symbols that these left-aligned bits begin with.
+/// The symbols at the start of these left-aligned bits.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "there is a place for each value of so many bits")]
 fn looked_up(bits: u64) -> Symbols {
@@ -243,11 +245,11 @@ const fn symbol(bits: u32, sorted: &[u16; SYMBOLS], codes: &[Codes; LONGEST as u
     (sorted[(of_length.at as u32 + (code - of_length.first)) as usize], length)
 }
 
-/// Decodes `input` and appends it to `out`. Returns false for an invalid string: it has to end with less than a byte of
-/// ones, and must not contain the end symbol.
+/// Decodes `input` and appends the text to `out`. Returns false for an invalid string: the padding must be fewer than
+/// eight one bits, and the end symbol is not allowed.
 pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
-    // Two bytes are written at once.
+    // Two bytes are written at a time, so the buffer is two bytes longer than the longest text.
     out.resize(start + input.len() * 8 / SHORTEST + 2, 0);
     let decoded = decode_into(input, out.get_mut(start..).unwrap_or_default());
     out.truncate(start + decoded.unwrap_or(0));
@@ -255,7 +257,7 @@ pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> bool {
 }
 
 fn decode_into(mut input: &[u8], out: &mut [u8]) -> Option<usize> {
-    // The bits to come, at the left.
+    // The next bits to decode, left-aligned.
     let mut bits = 0u64;
     let mut have = 0u32;
     let mut count = 0;
@@ -264,7 +266,7 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Option<usize> {
             bits |= u64::from_be_bytes(*chunk) >> have;
             let bytes = (63 - have) / 8;
             have += bytes * 8;
-            // Bits beyond whole bytes are read again.
+            // Clear the bits of a byte that was read only in part; the byte will be read again.
             bits &= !(u64::MAX >> have);
             input = input.get(bytes as usize..)?;
         } else {
@@ -296,7 +298,7 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Option<usize> {
             have -= length;
         }
     }
-    // The rest is shorter than some code. Ones follow it, as at the end of any string.
+    // The rest may be shorter than a code, so it is padded with ones, like the end of any string.
     bits |= u64::MAX >> have;
     while have > 0 {
         let found = looked_up(bits);

@@ -43,19 +43,19 @@ pub enum MalformedReason {
     /// A pseudo-field that is not known.
     #[error("a pseudo-field is unknown")]
     PseudoUnknown,
-    /// One that stands there twice.
+    /// A pseudo-field that occurs twice.
     #[error("a pseudo-field stands there twice")]
     PseudoTwice,
-    /// One after a field.
+    /// A pseudo-field after a field that is none.
     #[error("a pseudo-field stands behind a field")]
     PseudoLate,
-    /// One of responses in a request, of requests in a response, or any in trailers.
+    /// A pseudo-field of responses in a request, one of requests in a response, or any in trailers.
     #[error("a pseudo-field is where it does not belong")]
     PseudoMisplaced,
-    /// One that has to be there is not.
+    /// A required pseudo-field is missing.
     #[error("a pseudo-field is missing")]
     PseudoMissing,
-    /// The value of one is no text in UTF-8.
+    /// A pseudo-field's value is not UTF-8.
     #[error("a pseudo-field is not in UTF-8")]
     PseudoBytes,
     /// The method is no token.
@@ -82,7 +82,7 @@ pub enum Section {
     Request,
     /// The head of a response, interim ones included.
     Response,
-    /// The trailers of either.
+    /// The trailers of a request or a response.
     Trailers,
 }
 
@@ -90,7 +90,7 @@ pub enum Section {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Field,
-    /// A field that may come in pieces, each of which is a field here (RFC 9113, section 8.2.3).
+    /// A cookie, which may be split into several fields (RFC 9113, section 8.2.3).
     Cookie,
     Te,
     Method,
@@ -103,7 +103,7 @@ pub(super) enum Kind {
     Status,
     /// The status of an interim response.
     Interim,
-    /// Any field with the name of this one is malformed.
+    /// A field whose name counts as malformed, so that every field with this name is refused.
     Malformed,
 }
 
@@ -135,8 +135,8 @@ impl Kind {
         }
     }
 
-    /// Classifies a field with a name of this kind, and checks its value. If no valid value could replace
-    /// an invalid one, the name is made invalid with it.
+    /// Classifies a field with a name of this kind, and checks its value. If the value is invalid and no valid value of the
+    /// same length may exist, the kind becomes [`Kind::Malformed`].
     pub(super) fn with(self, value: &[u8]) -> (Self, Option<MalformedReason>) {
         match self {
             Self::Field | Self::Cookie => (self, fault_of_value(value)),
@@ -237,7 +237,7 @@ impl Judge {
         self.fields = true;
     }
 
-    /// Takes the next field. Its own fault counts before where it stands.
+    /// Takes the next field. If the field is both malformed and misplaced, the former fault is reported.
     #[inline]
     pub(super) fn field(&mut self, kind: Kind, fault: Option<MalformedReason>) {
         let bit = kind.bit();

@@ -6,7 +6,7 @@ use super::judge::{Kind, MalformedReason};
 pub(super) const OVERHEAD: usize = 32;
 /// Entries of the static table; they are numbered from 1.
 pub(super) const STATIC: usize = 61;
-/// So many bytes of entries that are gone may stay, at least.
+/// Evicted entries with fewer bytes than this together are not yet removed from the buffer.
 const SLACK: usize = 1024;
 
 /// Names and values of the static table (RFC 7541, appendix A).
@@ -107,7 +107,7 @@ pub(super) struct Entry {
     value: u32,
     /// The kind of its name.
     pub(super) kind: Kind,
-    /// Its error.
+    /// The fault of the entry's name or value.
     pub(super) fault: Option<MalformedReason>,
 }
 
@@ -124,7 +124,7 @@ impl Entry {
         self.name as usize
     }
 
-    /// The kind of its name, and the error in that.
+    /// The kind of the entry's name, and the fault if it is one of the name.
     pub(super) fn of_name(&self) -> (Kind, Option<MalformedReason>) {
         (self.kind, self.fault.filter(|_| self.kind == Kind::Malformed))
     }
@@ -134,17 +134,17 @@ impl Entry {
 /// be read again.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Oldest first; those before `first` have left.
+    /// All entries, oldest first. The entries before index `first` are evicted.
     entries: Vec<Entry>,
     first: usize,
     /// Names and values.
     bytes: Vec<u8>,
     size: usize,
     max: usize,
-    /// Entries that were there when the table was last tidied have left for ones that came since and have left as well,
-    /// or for one that was too large.
+    /// Set if all entries from before the last [`Self::tidy`] are evicted, and so are some that were added since, or if an
+    /// entry was too large for the table.
     pub(super) cleared: bool,
-    /// How many entries there were when it was last tidied, those that had left counted.
+    /// The number of entries, evicted ones included, at the last [`Self::tidy`].
     pub(super) mark: usize,
 }
 
@@ -166,12 +166,12 @@ impl Table {
         if at < self.first { None } else { self.entries.get(at) }
     }
 
-    /// The entry with this number when there were `count`, those that had left counted.
+    /// The entry that had this number when the table had `count` entries, evicted ones included.
     pub(super) fn get_of(&self, count: usize, number: usize) -> Option<&Entry> {
         self.entries.get(count.checked_sub(number)?)
     }
 
-    /// The entries that were added since the table was last tidied and have not left, oldest first.
+    /// The entries that were added since the last [`Self::tidy`] and are not evicted, oldest first.
     pub(super) fn fresh(&self) -> &[Entry] {
         self.entries.get(self.mark.max(self.first)..).unwrap_or_default()
     }
@@ -186,7 +186,7 @@ impl Table {
         self.bytes.get(start..start + entry.value as usize).unwrap_or_default()
     }
 
-    /// Adds an entry, for which older ones leave. One that is larger than the table has all of them leave, and is not
+    /// Adds an entry, and evicts old entries to make room. An entry larger than the table evicts all entries and is not
     /// added (RFC 7541, section 4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8], kind: Kind, fault: Option<MalformedReason>) {
         if let Some(entry) = self.admit(name.len(), value.len(), kind, fault) {
@@ -196,7 +196,7 @@ impl Table {
         }
     }
 
-    /// Inserts an entry with the name of another one, which the insertion may evict.
+    /// Adds an entry that has the name of entry `named`. The insertion may evict `named`.
     pub(super) fn insert_like(
         &mut self,
         named: Entry,
@@ -212,7 +212,7 @@ impl Table {
         }
     }
 
-    /// Makes room for an entry; `None` if there cannot be any.
+    /// Makes room for an entry; `None` if it is larger than the table.
     fn admit(
         &mut self,
         name: usize,
@@ -231,7 +231,7 @@ impl Table {
         Some(Entry { start, name: u32::try_from(name).ok()?, value: u32::try_from(value).ok()?, kind, fault })
     }
 
-    /// Sets the size that the entries may have together.
+    /// Sets the limit for the total size of the entries.
     pub(super) fn resize(&mut self, max: usize) {
         self.max = max;
         self.evict(max);

@@ -7,7 +7,7 @@ use clap::Args;
 use super::output::complain;
 use crate::config;
 
-/// Which configuration file.
+/// The option that names the configuration file.
 #[derive(Debug, Args)]
 pub(super) struct ConfigFile {
     /// Configuration file [default: foregate.kdl, else /etc/foregate/foregate.kdl]
@@ -16,7 +16,7 @@ pub(super) struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Its path.
+    /// The path of the configuration file.
     pub(super) fn path(&self) -> PathBuf {
         self.config.clone().unwrap_or_else(|| {
             let file = config::default_file();
@@ -29,7 +29,7 @@ impl ConfigFile {
     }
 }
 
-/// Whether the output is for machines.
+/// The option for output in JSON.
 #[derive(Debug, Args)]
 pub(super) struct Json {
     /// Print JSON

@@ -22,7 +22,7 @@ pub(super) enum Cache {
     Verify(Verify),
 }
 
-/// The process that is asked.
+/// The options that name the process to ask.
 #[derive(Debug, Args)]
 struct RunningProxy {
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub(super) struct Purge {
     running: RunningProxy,
 }
 
-/// The responses that are purged.
+/// The options that select the responses to purge.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct What {
@@ -112,7 +112,7 @@ impl Cache {
 }
 
 impl RunningProxy {
-    /// Asks, and shows the answer; `show` may refuse it.
+    /// Sends `request` to the process and prints the answer as `show` formats it; `show` may report an error instead.
     fn ask(&self, request: &Value, show: impl FnOnce(&Value) -> Result<String, String>) -> Outcome {
         let json = self.output.json;
         let answer = match ask_process(&self.file, self.admin.as_deref(), request, json) {
@@ -141,7 +141,7 @@ impl RunningProxy {
         }
     }
 
-    /// Checks the disk, part by part.
+    /// Checks the stored responses on disk, a part with each request.
     fn verify(&self) -> Outcome {
         let json = self.output.json;
         let mut from = Value::Null;
@@ -228,7 +228,7 @@ fn show_purged(answer: &Value) -> String {
     text
 }
 
-/// Advice for a purge of a URL that no stored response has; empty for other purges.
+/// Advice after a purge of a URL for which no response was stored; empty after other purges.
 fn without_effect(answer: &Value, url: Option<&str>) -> String {
     let none = |name: &str| answer[name].as_u64().is_none_or(|count| count == 0);
     let are_counted = answer["folders"] != "used" || !answer["on_disk"].is_null();

@@ -15,9 +15,9 @@ use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::reload::ask_process;
 use crate::config::{self, RefusedConfiguration};
 
-/// Where Debian and its relatives look for authorities, and the command that takes them up.
+/// The folder for added authorities on Debian and related systems, and the command that adds them to the trusted ones.
 const DEBIAN: (&str, &[&str]) = ("/usr/local/share/ca-certificates", &["update-ca-certificates"]);
-/// The same for Fedora and its relatives.
+/// The folder and the command on Fedora and related systems.
 const FEDORA: (&str, &[&str]) = ("/etc/pki/ca-trust/source/anchors", &["update-ca-trust", "extract"]);
 
 const SECONDS_PER_DAY: i64 = 86_400;
@@ -83,7 +83,7 @@ impl Certificates {
     }
 }
 
-/// The answer as a table.
+/// The process's answer, formatted as a table.
 fn table(answer: &Value, now: i64) -> String {
     let list = |name: &str| answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let (certificates, files) = (list("certificates"), list("files"));
@@ -126,7 +126,7 @@ fn left(seconds: i64) -> String {
 }
 
 impl Root {
-    /// The storage folder: the one of the command line, of the configuration, or of the system.
+    /// The storage folder: from the command line, else from the configuration, else the system's default.
     fn folder(&self, pipeline: &Arc<Pipeline>) -> Result<PathBuf, Box<RefusedConfiguration>> {
         if let Some(folder) = &self.storage {
             return Ok(folder.clone());
@@ -138,8 +138,8 @@ impl Root {
         if let Some(folder) = config::storage(&file)? {
             return Ok(folder);
         }
-        // The default folder is only for a file without `acme`. A file with errors may name another
-        // one, so the errors come first.
+        // The default folder applies only if the file has no `acme`. A file with errors may name another folder, so its errors
+        // are reported first.
         config::load(&file, pipeline)?;
         Ok(config::default_storage())
     }

@@ -68,7 +68,7 @@ impl Check {
                 if json {
                     print_json(&MachineOutput { counts, warnings: warnings.shown() });
                 } else {
-                    // Valid settings that seem to have no effect.
+                    // Warnings are about valid settings that seem to have no effect.
                     let warnings = warnings.plain();
                     if !warnings.is_empty() {
                         complain(&warnings);
@@ -83,7 +83,7 @@ impl Check {
     }
 }
 
-/// The line about a configuration without errors.
+/// The line that is printed for a configuration without errors.
 fn fine_line(counts: &ConfigurationCounts) -> String {
     let ConfigurationCounts { file, listeners, upstreams, servers, sites, routes, .. } = counts;
     let servers = counted(*servers, "server");
@@ -100,19 +100,20 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Other messages go to the standard error.
+/// Sends log messages to the standard error.
 fn warn_on_stderr() {
     tracing_subscriber::fmt()
         .with_max_level(tracing::Level::WARN)
         .with_writer(std::io::stderr)
-        // Colours would be a crate more.
+        // Colours would need one more crate.
         .with_ansi(false)
         .with_target(false)
         .without_time()
         .init();
 }
 
-/// Counts the nodes in the files: `:80` is two sockets, and equal routes are one in memory.
+/// Counts the nodes in the files, not the settings: `listen ":80"` makes two sockets, and equal routes share their
+/// memory.
 fn count(settings: &Settings, tree: &Tree, file: String) -> ConfigurationCounts {
     let roots = tree.roots();
     let named = |name: &'static str| roots.iter().filter(move |item| item.node.name() == name);

@@ -6,15 +6,15 @@ use serde::Serialize;
 use super::output::{print, print_json};
 use crate::config::schema::{self, Key};
 
-/// One key, or one of its properties, for machines.
+/// A key, or a property of a key, for the output in JSON.
 #[derive(Debug, Serialize)]
 struct DefaultKey {
-    /// With those around it; a property ends with `=`.
+    /// The key, after the keys of the blocks around it; a property ends with `=`.
     key: String,
     usage: &'static str,
     default: &'static str,
     about: &'static str,
-    /// Set if it belongs to a module: then it may be at the top of the file, in a site, and in a route.
+    /// Set if a module defines the key; such a key may be at the top of the file, in a site, and in a route.
     module: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn show(pipeline: &Pipeline, json: bool) {
     print(&text);
 }
 
-/// The default of the key, as it is written or in words.
+/// The default of the key, as a value or in words.
 fn default(key: &Key) -> &'static str {
     if key.default.is_empty() { key.otherwise } else { key.default }
 }

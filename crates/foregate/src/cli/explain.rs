@@ -43,72 +43,72 @@ pub(super) struct Explain {
 /// The treatment of a request, with reasons.
 #[derive(Debug, Default, Serialize)]
 struct RequestExplanation {
-    /// Listeners of the URL's scheme and port.
+    /// The listeners with the URL's scheme and port.
     listeners: Vec<String>,
     host: String,
     site: Option<String>,
     site_because: String,
-    /// The site answers only clients that have a certificate.
+    /// True if the site answers only clients with a certificate.
     client_certificate: bool,
-    /// The path as it is matched.
+    /// The path in the form that is matched with routes.
     path: String,
-    /// The request that is tried, and what becomes of it.
+    /// The trial request with its result, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     trial: Option<Trial>,
-    /// Routes with conditions that are tried before.
+    /// The routes with conditions that the proxy tries before `route`.
     first: Vec<Conditional>,
     route: Option<String>,
     route_because: String,
     answer: Option<String>,
-    /// Requests of the route that fall back to the old proxy.
+    /// The rules by which requests of the route fall back to the old proxy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     fallback: Vec<String>,
-    /// The places where a file is looked for.
+    /// The paths at which the proxy looks for a file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files: Vec<String>,
     upstream: Option<String>,
     servers: Vec<String>,
-    /// How one of them is chosen.
+    /// How a server is chosen.
     choice: Vec<String>,
-    /// When another one is tried, and where.
+    /// When the request is sent to another server, and to which.
     retry: Vec<String>,
     /// The upstream that gets copies of requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     mirror: Vec<String>,
-    /// Limits on requests in flight.
+    /// The limits on requests in flight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<String>,
-    /// The cache of the route, a rule a line; none without one.
+    /// The rules of the route's cache, one per line; empty without a cache.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cache: Vec<String>,
-    /// Keys of modules that may choose another upstream.
+    /// The keys of modules that may choose another upstream than the route's.
     elsewhere: Vec<Lines>,
-    /// Keys of modules that may end the request before that.
+    /// The keys of modules that may end the request before it reaches the upstream.
     before: Vec<Lines>,
-    /// The steps of modules that run, in their order.
+    /// The steps of modules that run for the request, in order.
     steps: Vec<PlannedStep>,
 }
 
-/// A request that is tried.
+/// A trial request and its result.
 #[derive(Debug, Serialize)]
 struct Trial {
-    /// Its method and its client.
+    /// The request's method and client.
     request: String,
-    /// Such as `403 by rules-stop`.
+    /// The result in words, such as `403 by rules-stop`.
     result: String,
     /// The notes that steps have made, such as the name of the rule.
     notes: Vec<(String, String)>,
-    /// The questions of steps, which are taken to be answered with 200.
+    /// The requests that steps would have sent to upstreams. The trial assumes that each is answered with 200.
     assumed: Vec<String>,
 }
 
-/// A route that answers where its conditions hold.
+/// A route that answers if its conditions hold.
 #[derive(Debug, Serialize)]
 struct Conditional {
     route: String,
     conditions: String,
     answer: String,
-    /// True if the conditions hold for the tried request. Absent without one.
+    /// True if the conditions hold for the trial request; `None` without a trial.
     #[serde(skip_serializing_if = "Option::is_none")]
     holds: Option<bool>,
 }
@@ -117,9 +117,9 @@ struct Conditional {
 #[derive(Debug, Serialize)]
 struct Lines {
     key: &'static str,
-    /// Where it stands, `FILE:LINE:COLUMN`; the outermost first.
+    /// The places of the key in the files, as `FILE:LINE:COLUMN`; the outermost block first.
     places: Vec<String>,
-    /// The property `name` at each place; empty without one.
+    /// The property `name` at each place; an empty text if there is none.
     names: Vec<String>,
 }
 
@@ -128,11 +128,11 @@ struct Lines {
 struct PlannedStep {
     step: &'static str,
     phase: &'static str,
-    /// The key that turns it on; `None`: it is always on.
+    /// The key that turns the step on; `None` if it is always on.
     key: Option<&'static str>,
-    /// It runs without effect.
+    /// True if the step runs without effect.
     dry_run: bool,
-    /// It runs only if a condition holds.
+    /// True if the step runs only when a condition holds.
     conditional: bool,
 }
 
@@ -175,14 +175,14 @@ impl Explain {
     }
 }
 
-/// The request of the command line, beside its URL.
+/// The options of the command line about the trial request.
 struct AskedRequest<'a> {
     method: &'a str,
     fields: &'a [(String, String)],
     client: IpAddr,
 }
 
-/// Fields as curl takes them.
+/// Parses header fields in the form that curl takes: `Name: value`.
 fn fields(headers: &[String]) -> Result<Vec<(String, String)>, String> {
     let field = |header: &String| {
         let (name, value) = header
@@ -248,7 +248,7 @@ fn explain(
             notes: tried.notes,
             assumed: tried.asked,
         });
-        // The trial has decided these.
+        // The trial shows whether these keys act on the request, so they need not be listed.
         explanation.before.clear();
         explanation.elsewhere.clear();
     }
@@ -355,7 +355,7 @@ fn explain_route(
     Ok(())
 }
 
-/// A route that answers where its conditions hold.
+/// A route that answers if its conditions hold.
 fn conditional_route(settings: &Settings, conditions: &RouteConditions, route: &Route) -> Conditional {
     let mut explanation = RequestExplanation::default();
     explain_action(settings, route, &mut explanation);
@@ -413,7 +413,7 @@ fn explain_upstream(upstream: &UpstreamSettings, route: &Route, explanation: &mu
     explanation.limits.extend(upstream.requests.map(|limit| explain_servers::limit("upstream", limit)));
 }
 
-/// The keys that have a step of which `does` holds.
+/// The keys with a step for which `does` returns true.
 fn keys(pipeline: &Pipeline, plan: &Plan, does: fn(&Decl) -> bool) -> Vec<Lines> {
     let mut keys: Vec<Lines> = Vec::new();
     for planned in plan.steps() {
@@ -436,8 +436,8 @@ fn may_choose(step: &Decl) -> bool {
     step.outputs.iter().any(|slot| slot.name == <ChooseUpstream as Output>::SLOT.name)
 }
 
-/// Finds the lines of the keys in the file, which has been read once already: the settings do not
-/// hold them.
+/// Finds the places of the keys in the file. The file is read a second time, because the settings do not hold the
+/// places.
 fn find_places(path: &Path, explanation: &mut RequestExplanation, pipeline: &Pipeline) {
     let tree = Tree::read(path, &mut Problems::default());
     let first = |item: &Item<'_>| item.node.entries().next().map(|entry| entry.text().to_owned());
@@ -447,13 +447,13 @@ fn find_places(path: &Path, explanation: &mut RequestExplanation, pipeline: &Pip
         item.node.name() == "site" && host.map(|host| host.to_string()) == explanation.site
     });
     let site = site.map(|site| site.children()).unwrap_or_default();
-    // Properties of a route are conditions.
+    // A route's properties are its conditions, so a plain route has none.
     let is_plain = |item: &&Item<'_>| item.node.entries().all(|entry| entry.key().is_none());
     let mut routes = site.iter().filter(|item| item.node.name() == "route").filter(is_plain);
     let route = routes.find(|item| first(item) == explanation.route);
     let route = route.map(|route| route.children()).unwrap_or_default();
     let many = |name: &str| pipeline.keys().iter().any(|(key, _)| key.name == name && key.many);
-    // The actions of a rule.
+    // The actions with which a rule ends a request.
     let ends: &[&str] = &["block", "respond", "redirect", "challenge"];
     for (keys, actions) in [(&mut explanation.before, ends), (&mut explanation.elsewhere, &["upstream"])] {
         let does = |item: &Item<'_>| {
@@ -547,7 +547,7 @@ fn text(explanation: &RequestExplanation) -> String {
     }
     match answer {
         Some(answer) => text.push_str(&format!("answer    {answer}\n")),
-        // Without a route there is nothing else; where it is refused, the reason says so.
+        // There is no route, so the answer is 404, except for a refused request, whose answer is in the reason.
         None if !route_because.starts_with("refused") => text.push_str("answer    404\n"),
         None => {}
     }
@@ -585,7 +585,7 @@ fn text(explanation: &RequestExplanation) -> String {
     text
 }
 
-/// The request that is tried, and the routes that are tried before the one without conditions.
+/// Adds the trial request, and the routes with conditions, which come before the one without conditions.
 fn add_first(text: &mut String, trial: Option<&Trial>, first: &[Conditional]) {
     if let Some(trial) = trial {
         text.push_str(&format!("request   {}\n", trial.request));
@@ -601,7 +601,7 @@ fn add_first(text: &mut String, trial: Option<&Trial>, first: &[Conditional]) {
     }
 }
 
-/// Keys with their effect, and the places where they stand.
+/// Adds keys with their effect, and their places in the files.
 fn add_keys(text: &mut String, label: &str, keys: &[Lines], what: &str) {
     for (number, Lines { key, places, names }) in keys.iter().enumerate() {
         let label = if number == 0 { label } else { "" };

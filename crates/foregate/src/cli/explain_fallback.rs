@@ -4,7 +4,7 @@ use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::HostId;
 use foregate_proxy::settings::{Fallback, FallbackReason, Route, SHARE_WHOLE};
 
-/// The answer where no site has the host, or no route takes the path; `None`: it is 404.
+/// The fallback if no site has the host, or no route takes the path; `None` if the answer is 404.
 pub(super) fn unrouted(settings: &Settings, site: Option<HostId>) -> Option<String> {
     let of_site = site.and_then(|site| settings.sites.site(site).options.fallback.as_ref());
     let old = of_site.or(settings.fallback.as_ref())?;
@@ -15,7 +15,7 @@ pub(super) fn unrouted(settings: &Settings, site: Option<HostId>) -> Option<Stri
     falls_back.then(|| answer(settings, old, reason.as_str()))
 }
 
-/// The answer of a route whose requests all fall back.
+/// The fallback of a route whose requests all fall back.
 pub(super) fn always(settings: &Settings, route: &Route) -> Option<String> {
     let old = route.fallback.as_ref()?;
     match &old.unconverted {
@@ -25,7 +25,7 @@ pub(super) fn always(settings: &Settings, route: &Route) -> Option<String> {
     }
 }
 
-/// Which requests of a route fall back, where not all do.
+/// The requests of a route that fall back, if only some do.
 pub(super) fn sometimes(settings: &Settings, route: &Route) -> Vec<String> {
     let Some(old) = route.fallback.as_ref().filter(|old| old.unconverted.is_none()) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! How a server is chosen and when another one is tried, for `foregate explain`.
+//! The part of `foregate explain` about the choice of a server, and about further attempts with another server.
 
 use foregate_config::value::{show_duration, show_size};
 use foregate_proxy::settings::{
@@ -93,7 +93,8 @@ fn health(check: &HealthCheck) -> String {
     format!("{probe} every {every} probes each server: down after {fall} failures, up after {rise} successes")
 }
 
-/// Sentences on further attempts, in the order in which the rules are tried. `of_route`: the rules of the route, if it has some.
+/// Sentences on further attempts, in the order in which the rules are tried. `of_route` has the route's own rules, if
+/// any.
 pub(super) fn retry(upstream: &UpstreamSettings, of_route: Option<&[Retry]>) -> Vec<String> {
     let rules = of_route.unwrap_or(&upstream.retry);
     let mut retry: Vec<String> = match (rules, upstream.retries) {
@@ -153,7 +154,7 @@ fn rule(rule: &Retry) -> String {
     text
 }
 
-/// A sentence on copies of requests.
+/// A sentence on the copies of requests that an upstream gets.
 pub(super) fn mirror(mirror: &Mirror, shadow: &str) -> String {
     let share = f64::from(mirror.share) * 100.0 / f64::from(SHARE_WHOLE);
     let body = show_size(mirror.body as u64);

@@ -90,8 +90,8 @@ impl Fmt {
     }
 }
 
-/// Replaces a file in one step, so that nobody, a reload least of all, sees half of it. Links are followed and the
-/// mode is kept.
+/// Replaces a file in one step, so that no other process, such as a proxy that reloads, reads half of it. Links are
+/// followed and the mode is kept.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let path = path.canonicalize()?;
     let mut name = path.file_name().unwrap_or_default().to_owned();

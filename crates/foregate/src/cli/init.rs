@@ -36,7 +36,7 @@ pub(super) struct Init {
     force: bool,
 }
 
-/// What the file says.
+/// The settings that are written to the file.
 #[derive(Debug, Default)]
 struct Choices {
     to: Vec<String>,
@@ -70,7 +70,7 @@ impl Init {
                 return Outcome::Usage;
             }
         };
-        // The texts come from people: the file is checked as any other, at the place where it will be.
+        // The texts come from people, so the file is checked like any other, as if it were at its later place.
         let path = if is_file { output.clone() } else { PathBuf::from("foregate.kdl") };
         if let Err(refused) = config::load_text(&path, text.clone(), pipeline) {
             complain(&refused.plain());
@@ -84,7 +84,7 @@ impl Init {
         match write(&output, &text, self.force) {
             Ok(()) => {
                 print(&next_steps(&output));
-                // Such as a wildcard, whose certificate needs a hook.
+                // Show warnings, for example about a wildcard, whose certificate needs a DNS hook.
                 if let Ok((_, warnings)) = config::load_and_warn(&output, pipeline)
                     && !warnings.plain().is_empty()
                 {
@@ -103,7 +103,7 @@ impl Init {
 fn write(path: &Path, text: &str, force: bool) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new();
     file.write(true);
-    // Another process may have made the file in between.
+    // `create_new` fails if another process has made the file in the meantime.
     if force {
         file.create(true).truncate(true)
     } else {
@@ -121,7 +121,7 @@ fn next_steps(path: &Path) -> String {
     )
 }
 
-/// Asks what the flags leave open.
+/// Asks for the choices that the flags do not make.
 fn ask(mut choices: Choices, answers: &mut impl BufRead) -> Result<Choices, String> {
     let to = question(
         "1/3  Where does the application listen? A port, HOST:PORT or URL; or a folder with files",
@@ -183,7 +183,7 @@ fn as_url(text: &str) -> String {
 }
 
 impl Choices {
-    /// The file.
+    /// The text of the file.
     fn text(&self) -> Result<String, String> {
         let mut text = String::from(
             "// Foregate. `foregate check` validates this file; `foregate reload` applies a change without cutting a connection.\n\
@@ -269,15 +269,15 @@ impl Choices {
     }
 }
 
-/// Returns true for a name or address that no public authority issues a certificate for.
+/// Returns true for a name or address for which no public authority issues a certificate.
 fn is_local(name: &str) -> bool {
     matches!(obstacle(&name.to_ascii_lowercase(), false), Some(Obstacle::Local | Obstacle::Address))
 }
 
-/// A string of KDL.
+/// The text as a KDL string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
-    // The start of a reference, which would be replaced.
+    // `${` would start a reference, which would be replaced by its value.
     for letter in text.replace("${", "$${").chars() {
         match letter {
             '"' | '\\' => quoted.extend(['\\', letter]),

@@ -1,4 +1,4 @@
-//! Certificates that the proxy obtains itself: the keeper follows the configuration that is in effect.
+//! The certificates that the proxy obtains itself, as the configuration in effect demands.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::tls::CertificateKeeper;
 use parking_lot::Mutex;
 
-/// A source of configurations with the keeper of their certificates.
+/// A source of configurations, together with the keeper that obtains their certificates.
 pub(super) struct WithKeeper {
     source: Arc<dyn SettingsSource>,
     keeper: Arc<Keeper>,
-    /// What the configuration that was read last says about certificates.
+    /// The certificates in the configuration that was read last.
     read: Mutex<Option<Arc<Automatic>>>,
 }
 
@@ -28,7 +28,7 @@ impl WithKeeper {
         Ok(this)
     }
 
-    /// Sees to it that the files are there which the settings name.
+    /// Makes the files that the settings name, so that they exist before the settings are used.
     fn prepare(&self, settings: &Settings) -> Result<(), String> {
         if let Some(automatic) = &settings.automatic {
             Keeper::prepare(automatic)?;

@@ -22,11 +22,11 @@ use super::arguments::ConfigFile;
 use super::output::{Outcome, complain, print, show_refused};
 use crate::config;
 
-/// How often a followed file is looked at.
+/// The time between two looks at a followed file.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Bytes of a line that is shown; a longer one is split.
+/// The longest line that is shown as one, in bytes; a longer one is split.
 const LINE_MOST: u64 = 1 << 20;
-/// Bytes that are read from the end for each line that is wanted.
+/// The bytes to read from the end of the file for each requested line.
 const LINE_USUAL: u64 = 4096;
 
 #[derive(Debug, Args)]
@@ -91,7 +91,7 @@ impl Logs {
         let file = self.file.path();
         let chosen = match config::load_and_warn(&file, pipeline) {
             Ok((settings, _)) => choose(&settings, self.site.as_deref()),
-            // A mistake elsewhere in the files does not keep the log from being shown.
+            // If the configuration has errors elsewhere, the log is shown anyway.
             Err(refused) => match (config::access_log(&file), &self.site) {
                 (Ok(Some(path)), None) => {
                     complain(&format!(
@@ -149,7 +149,7 @@ impl Logs {
     }
 }
 
-/// The first access log that is a file with lines in JSON.
+/// The path of the first access log that is a file with lines in JSON.
 fn choose(settings: &Settings, site: Option<&str>) -> Result<PathBuf, String> {
     let mut other = None;
     for log in settings.access_logs.iter().filter(|log| log.site.as_deref() == site) {
@@ -171,11 +171,11 @@ fn choose(settings: &Settings, site: Option<&str>) -> Result<PathBuf, String> {
     })
 }
 
-/// A file that grows.
+/// A reader of a log file that grows.
 struct LogReader {
     file: BufReader<File>,
     inode: u64,
-    /// A line that has no end yet.
+    /// The start of a line that has no end yet.
     rest: Vec<u8>,
 }
 
@@ -189,11 +189,11 @@ impl LogReader {
         Ok(Self { inode: metadata.ino(), file: BufReader::new(file), rest: Vec::new() })
     }
 
-    /// Goes on with the first whole line of the last `bytes`.
+    /// Moves to the first whole line in the last `bytes` of the file.
     fn skip_to_tail(&mut self, bytes: u64) -> io::Result<()> {
         let length = self.file.get_ref().metadata()?.len();
         if length > bytes {
-            // One before: a line may begin exactly there.
+            // Start one byte earlier: if that is a line feed, the line after it is whole.
             self.file.seek(SeekFrom::Start(length - bytes - 1))?;
             let mut cut = Vec::new();
             (&mut self.file).take(LINE_MOST).read_until(b'\n', &mut cut)?;
@@ -201,7 +201,7 @@ impl LogReader {
         Ok(())
     }
 
-    /// The next whole line; `None` at the present end.
+    /// The next whole line; `None` at the current end of the file.
     fn next_line(&mut self) -> io::Result<Option<String>> {
         let room = LINE_MOST.saturating_sub(self.rest.len() as u64);
         let read = (&mut self.file).take(room).read_until(b'\n', &mut self.rest)?;
@@ -213,12 +213,12 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Switches to the file that is at the path now, once this one is read to its end. Returns true if there is more to
-    /// read.
+    /// Switches to the file that is now at the path, as soon as the old file is read to its end. Returns true if there is
+    /// more to read.
     fn follow(&mut self, path: &Path) -> io::Result<bool> {
         let Ok(present) = std::fs::metadata(path) else { return Ok(false) };
         if present.ino() != self.inode {
-            // Lines may have come between the last look at the end and the change of the name.
+            // Lines may have been written after the last read and before the file was renamed.
             if !self.file.fill_buf()?.is_empty() {
                 return Ok(true);
             }
@@ -234,7 +234,7 @@ impl LogReader {
     }
 }
 
-/// A line as an object.
+/// A line as a JSON object.
 fn object(line: &str) -> Option<Value> {
     serde_json::from_str::<Value>(line).ok().filter(Value::is_object)
 }

@@ -102,7 +102,7 @@ fn shares(here: u64, there: u64) -> String {
     format!("here {here} ({:.1} %), there {there} ({:.1} %)", percent(here), percent(there))
 }
 
-/// The share that is served here.
+/// A bar for the share of requests that is served here.
 fn bar(here: u64, there: u64) -> String {
     let full = (BAR * here).checked_div(here + there).unwrap_or_default() as usize;
     format!("[{}{}]", "#".repeat(full), ".".repeat(BAR as usize - full))

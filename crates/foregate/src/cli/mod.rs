@@ -163,7 +163,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
     .into()
 }
 
-/// The error in the keys of a binary's own modules: they would do nothing, or disable others.
+/// The error if keys of a binary's own modules conflict with other keys: a module would do nothing, or disable another.
 fn wrong_key(pipeline: &Pipeline) -> Option<String> {
     if let Some([one, other]) = pipeline.conflicting_keys() {
         let name = other.key.map_or("", |key| key.name);
@@ -177,7 +177,8 @@ fn wrong_key(pipeline: &Pipeline) -> Option<String> {
     Some(format!("a module has the key `{}`, which is one of the configuration's own", key.name))
 }
 
-/// The arguments, with verbs for a leading `-t`, `-V` and `--version`, which clap would take for options.
+/// The arguments of the command line. A leading `-t`, `-V` or `--version` is replaced by its verb, because clap would
+/// take it for an option.
 fn arguments() -> impl Iterator<Item = OsString> {
     let verb = |(at, argument): (usize, OsString)| match argument.to_str() {
         Some("-t") if at == 1 => "check".into(),
@@ -187,12 +188,12 @@ fn arguments() -> impl Iterator<Item = OsString> {
     std::env::args_os().enumerate().map(verb)
 }
 
-/// Adds advice for a file name without its option.
+/// Adds advice to an error about another program's verb, or about a file name without `-c`.
 fn with_advice(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) {
         let instead = VERBS_ELSEWHERE.iter().find(|(names, _)| names.contains(&&**name));
         if let Some((_, instead)) = instead {
-            // A verb that is only spelled alike would lead astray.
+            // Remove clap's own suggestion: a verb with a similar spelling does something else.
             error.insert(ContextKind::SuggestedSubcommand, ContextValue::None);
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*instead).into()]));
         }
@@ -207,7 +208,7 @@ fn with_advice(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Verbs of other proxies, and how to do the same here.
+/// The verbs of other proxies, with the way to do the same with Foregate.
 const VERBS_ELSEWHERE: &[(&[&str], &str)] = &[
     (&["start", "serve", "server", "up", "daemon", "reverse-proxy"], "`foregate run` starts the proxy"),
     (
@@ -241,7 +242,7 @@ fn quickstart(arguments: QuickstartArguments, pipeline: Arc<Pipeline>) -> Outcom
         Ok(started) => {
             let announced =
                 run::StartMessages { text: started.banner.clone(), if_taken: started.if_taken.clone() };
-            // The folder stays locked until the proxy has ended.
+            // `started` holds the lock on the folder until the proxy has ended.
             run::Run::file(started.configuration.clone()).announcing(announced).run(pipeline)
         }
         Err(error) => wrong(&error),

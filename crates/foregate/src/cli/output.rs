@@ -7,19 +7,19 @@ use std::process::ExitCode;
 use crate::config::RefusedConfiguration;
 use serde::Serialize;
 
-/// Columns of a report when the terminal does not say.
+/// The width of a report in columns, if the terminal's width is unknown.
 const WIDTH: usize = 100;
 
 /// How a verb ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Outcome {
-    /// All is well: 0.
+    /// Success: exit code 0.
     Fine,
-    /// The subject has an error: 1.
+    /// An error in the subject of the command, such as the configuration: exit code 1.
     Wrong,
-    /// The command itself is: 2.
+    /// An error in the command line: exit code 2.
     Usage,
-    /// Another process has ended so.
+    /// The exit code of a process that the command has run.
     Code(ExitCode),
 }
 
@@ -34,10 +34,11 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// The text without commands to a terminal: it may have parts from requests and responses.
+/// The text without control characters: it may contain parts of requests and responses, which could command the
+/// terminal.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_command = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
-    // Files with the line ends of Windows have a return before each feed.
+    // A file with Windows line ends has a carriage return before each line feed.
     if !text.contains(is_command) {
         return Cow::Borrowed(text);
     }
@@ -48,7 +49,7 @@ fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.collect())
 }
 
-/// Writes to the standard output. A reader that went away, such as `head`, is no mistake.
+/// Writes to the standard output. It is no error if the reader, such as `head`, has gone.
 pub(super) fn print(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
@@ -67,14 +68,14 @@ pub(super) fn complain(text: &str) {
     let _ = writeln!(err, "{}", printable(text.trim_end()));
 }
 
-/// The errors of a configuration for machines.
+/// The errors of a configuration in JSON.
 pub(super) fn refused_json(refused: &RefusedConfiguration) -> serde_json::Value {
     let (count, complete) = (refused.count(), refused.is_complete());
     serde_json::json!({ "ok": false, "count": count, "complete": complete, "errors": refused.shown() })
 }
 
-/// Shows the errors of a configuration: as JSON on the standard output, else on the standard error, with the
-/// lines of the file when that is a terminal.
+/// Shows the errors of a configuration: with `json` on the standard output, otherwise on the standard error. A terminal
+/// also shows the lines of the file.
 pub(super) fn show_refused(refused: &RefusedConfiguration, json: bool) -> Outcome {
     if json {
         print_json(&refused_json(refused));

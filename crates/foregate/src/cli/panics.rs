@@ -1,8 +1,8 @@
 //! The log of a panic.
 //!
-//! Panics of a request are caught and cost that request. A client can repeat one, so
-//! logging each must cost little: lines are limited, and so are backtraces, which take some milliseconds and, for the
-//! tables of symbols, 40 MB.
+//! A panic while a request is served is caught and fails that request only. A client may be able to cause the same
+//! panic again and again, so the log must not be costly. The number of lines is limited, and so are backtraces, which
+//! load the tables of symbols.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::{self, PanicHookInfo};
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// In this time there are this many lines, and one backtrace if the environment asks for them.
+/// Within this time at most [`LINES`] lines are logged, and one backtrace if the environment asks for backtraces.
 const SPAN: Duration = Duration::from_secs(10);
-/// See [`SPAN`].
+/// The most lines within [`SPAN`].
 const LINES: u32 = 10;
 
-/// The number of panics in the present span, and the start of the span.
+/// The start of the current span of time, and the number of panics in it.
 #[derive(Debug, Default)]
 struct Span {
     since: Option<Instant>,
     panics: u32,
 }
 
-/// The logged part of a panic.
+/// The part of a panic's report that is logged.
 #[derive(Debug, PartialEq, Eq)]
 enum LoggedPanic {
     LineAndBacktrace,
     Line,
-    /// The last line of a span, which says that no more follow.
+    /// The last line of a span, which says that further panics are only counted.
     LastLine,
     Nothing,
 }
@@ -47,7 +47,7 @@ impl Span {
     }
 }
 
-/// From now on panics are logged as one line each, as far as the limits allow.
+/// Installs the panic hook, which logs each panic as one line within the limits.
 pub(super) fn log_panics() {
     static SPAN_NOW: Mutex<Span> = Mutex::new(Span { since: None, panics: 0 });
     panic::set_hook(Box::new(|info| {

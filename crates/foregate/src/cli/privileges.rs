@@ -9,11 +9,12 @@ use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-/// Changes to this user permanently. Listeners, keys and logs are opened afterwards, so that a later reload has the same rights.
+/// Changes the process to this user permanently. Listeners, keys and logs are opened after the change, so that a
+/// reload, which opens them again, does not need more rights.
 ///
 /// # Errors
 ///
-/// The process has no right to change its user, or already has threads, which would keep their rights.
+/// The process is not allowed to change its user, or it already has other threads, which would keep the old rights.
 pub(super) fn change_to(user: &ProcessUser) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     if geteuid() == uid && getegid() == gid {
@@ -27,7 +28,7 @@ pub(super) fn change_to(user: &ProcessUser) -> io::Result<()> {
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    // The calls below change one thread. Later threads inherit its rights.
+    // The calls below change only the calling thread. Threads that it starts later inherit its rights.
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("the user has to be changed before there are threads"));
     }
@@ -40,8 +41,8 @@ pub(super) fn change_to(user: &ProcessUser) -> io::Result<()> {
     set_capabilities(None, CapabilitySets { effective: ports, permitted: ports, inheritable: ports })?;
     set_keep_capabilities(false)?;
     if !ports.is_empty() {
-        // A supervisor that follows a killed one is started by this process, and needs it for new listeners. A system that forbids it loses
-        // that alone.
+        // If the supervisor is killed, this process starts a new one, which needs the capability to bind new listeners. If the
+        // system forbids passing it on, only that is lost.
         if let Err(error) = configure_capability_in_ambient_set(ports, true) {
             tracing::warn!(%error, "programs that this process starts cannot bind ports below 1024");
         }

@@ -14,10 +14,10 @@ use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::upgrade::{self, Stages, duration, stages};
 
-/// The time limit of a reload: 100,000 sites need about a second.
+/// The time limit of a reload.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of an answer.
+/// The largest answer of the process, in bytes.
 const ANSWER_LIMIT: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
@@ -55,7 +55,8 @@ impl Reload {
 }
 
 impl Reload {
-    /// The supervisor tries a process of the same version with the new configuration, as it tries a new version.
+    /// Reloads by a gradual upgrade: the supervisor starts a process of the same version with the new configuration, and
+    /// tries it like a new version.
     fn run_gradually(&self) -> Outcome {
         let json = self.output.json;
         let bake = u64::try_from(self.bake.as_millis()).unwrap_or(u64::MAX);
@@ -75,7 +76,8 @@ impl Reload {
     }
 }
 
-/// Asks the process over its admin socket: `admin`, or the one that the configuration names. Where that fails, it has been told why.
+/// Sends a request to the process over its admin socket: `admin`, or the socket that the configuration names. On a
+/// failure, the reason has been shown already.
 pub(super) fn ask_process(
     file: &ConfigFile,
     admin: Option<&Path>,
@@ -101,7 +103,7 @@ pub(super) fn find_admin(
     if let Some(admin) = admin {
         return Ok(admin.to_owned());
     }
-    // Nothing else is judged here: the process has an environment and a user of its own.
+    // Only the key `admin` is checked here, because the process may have another environment and another user.
     match config::admin(&file.path()) {
         Ok(Some(admin)) => Ok(admin),
         Ok(None) => {
@@ -127,7 +129,7 @@ pub(super) fn find_admin(
     }
 }
 
-/// Sends one line of JSON and returns the answer, one line as well.
+/// Sends one line of JSON and returns the answer, which is also one line.
 pub(super) fn ask(admin: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(admin)?;
     stream.set_read_timeout(Some(PATIENCE))?;

@@ -84,7 +84,7 @@ impl DomainArguments {
     }
 }
 
-/// The messages at a start.
+/// The messages that a start prints.
 #[derive(Debug, Clone)]
 pub(super) struct StartMessages {
     /// Printed once all addresses are bound.
@@ -94,7 +94,7 @@ pub(super) struct StartMessages {
 }
 
 impl Run {
-    /// For `-c FILE`.
+    /// The arguments that stand for `-c FILE`.
     pub(super) fn file(path: PathBuf) -> Self {
         let file = ConfigFile { config: Some(path) };
         Self {
@@ -149,14 +149,15 @@ impl Run {
             };
         }
         let path = self.file.path();
-        // A pipe can be read only once. A supervisor that goes on needs no configuration.
+        // A pipe can be read only once, so it cannot be passed to a supervised process. A supervisor that takes over running
+        // processes needs no configuration.
         let goes_on = std::env::var_os(ADOPTING_VARIABLE).is_some();
         if supervised.is_none() && !self.single && (goes_on || path.is_file()) {
             return supervise(&path);
         }
         let (banner, if_taken) = self.announced.map(|told| (told.text, told.if_taken)).unzip();
         let files = Files { path, pipeline, banner, present: Mutex::default(), read: Mutex::default() };
-        // One that cannot be caught ends the process, which serves nobody yet.
+        // If signals cannot be caught yet, one ends the process, which does no harm before it serves.
         if let Err(error) = foregate_proxy::server::catch_early() {
             tracing::warn!(%error, "signals are caught only from when it listens");
         }
@@ -170,15 +171,15 @@ impl Run {
     }
 }
 
-/// The files of a configuration.
+/// The source of a configuration that is read from files.
 struct Files {
     path: PathBuf,
     pipeline: Arc<Pipeline>,
     /// Printed once all addresses are bound.
     banner: Option<String>,
-    /// The texts of the configuration that is in effect, where a change of a file that it refers to will need them.
+    /// The texts of the configuration in effect. They are read again if a file to which they refer changes.
     present: Mutex<Option<Arc<Texts>>>,
-    /// The texts of the last reading.
+    /// The texts that were read last, until they take effect.
     read: Mutex<Option<Arc<Texts>>>,
 }
 
@@ -189,7 +190,7 @@ impl Files {
         Ok(settings)
     }
 
-    /// Keeps the texts where somebody may ask for them.
+    /// Keeps the texts if they may be needed: for a file to which they refer, or for the admin socket.
     fn keep(&self, settings: &Settings, texts: Texts) {
         let is_wanted = !settings.watched.is_empty() || settings.admin.is_some();
         *self.read.lock() = is_wanted.then(|| Arc::new(texts));
@@ -198,7 +199,7 @@ impl Files {
 
 impl SettingsSource for Files {
     fn read(&self) -> Result<Settings, String> {
-        // At the start it may be a pipe. A reload would wait for its writer, and block later reloads.
+        // A start can read a pipe. A reload could not: it would wait for a writer, and block later reloads.
         if std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
             return Err(format!("cannot read {}: it is not a file", self.path.display()));
         }
@@ -214,7 +215,7 @@ impl SettingsSource for Files {
     }
 
     fn read_given(&self, text: String, is_json: bool) -> Result<Settings, String> {
-        // The name tells the form, and its folder is where relative paths begin.
+        // The path decides between KDL and JSON by its extension, and relative paths start at its folder.
         let has_its_form = self.path.extension().is_some_and(|extension| extension == "json") == is_json;
         let path = match has_its_form {
             true => self.path.clone(),
@@ -263,7 +264,7 @@ impl SettingsSource for Files {
     }
 
     fn handed_over(&self) {
-        // The version that serves now has its own.
+        // The process that serves now has its own texts.
         *self.read.lock() = None;
         *self.present.lock() = None;
     }
@@ -275,18 +276,18 @@ impl SettingsSource for Files {
     }
 }
 
-/// Names the process for `ps` and `top` as its program was named. The system knows one that was executed by a descriptor, as after an
-/// upgrade, by the number of that.
+/// Sets the name of the process in `ps` and `top` to the name of its program. After an upgrade, the program was
+/// executed by a file descriptor, and the system would show the descriptor's number.
 fn name_process() {
     let program = std::env::args_os().next().unwrap_or_default();
     let name = Path::new(&program).file_name().and_then(|name| CString::new(name.as_encoded_bytes()).ok());
     if let Some(name) = name {
-        // The system cuts off longer ones.
+        // The system shortens a name that is too long.
         let _ = rustix::thread::set_name(&name);
     }
 }
 
-/// Runs the supervisor, which runs this program again to serve.
+/// Runs the supervisor, which starts this program again as the serving process.
 fn supervise(path: &Path) -> Outcome {
     let adopts =
         std::env::var_os(ADOPTING_VARIABLE).map(|_| foregate_proxy::server::take_stdin()).transpose();
@@ -345,7 +346,7 @@ fn serve(
     }
 }
 
-/// The level of the log, and the way to change it.
+/// The log level, and the function that changes it.
 struct LogLevel {
     text: Mutex<String>,
     set: Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>,
@@ -353,7 +354,7 @@ struct LogLevel {
 
 static LOG_LEVEL: OnceLock<LogLevel> = OnceLock::new();
 
-/// Diagnostics go to the standard error, one line each.
+/// Starts logging to the standard error, one line for each event.
 fn log_to_stderr() -> Result<(), String> {
     let said = std::env::var(LOG_VARIABLE).unwrap_or_default();
     let filter = match said.trim() {
@@ -363,9 +364,10 @@ fn log_to_stderr() -> Result<(), String> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // Such an error would be told on the standard error, and a panic there ends the process: it may be a closed pipe or a full disk.
+        // An error while logging would itself be printed to the standard error. That may be a closed pipe or a full disk, and
+        // the print would panic and end the process.
         .log_internal_errors(false)
-        // Colours would be a crate more.
+        // Colours would need one more crate.
         .with_ansi(false)
         .with_target(false)
         .with_filter_reloading();
@@ -373,12 +375,13 @@ fn log_to_stderr() -> Result<(), String> {
     builder.init();
     let text = if said.trim().is_empty() { "info" } else { said.trim() };
     let set = move |filter| handle.reload(filter).map_err(|error| error.to_string());
-    // There is one: this runs once.
+    // This function runs once, so the level cannot be set already.
     let _ = LOG_LEVEL.set(LogLevel { text: Mutex::new(text.to_owned()), set: Box::new(set) });
     Ok(())
 }
 
-/// The log filter. A mistyped level would count as the name of a target, and hide everything else.
+/// Parses a log filter, and refuses a mistyped level: it would count as the name of a target, and hide all other
+/// messages.
 fn filter(directives: &str) -> Result<EnvFilter, String> {
     let directives: Vec<&str> = directives.split(',').map(str::trim).collect();
     for directive in &directives {

@@ -40,7 +40,7 @@ impl Status {
         }
     }
 
-    /// The supervisor's answer; without one, that of a process that serves alone and has an admin socket.
+    /// The supervisor's answer. Without a supervisor, the answer of the serving process over its admin socket.
     fn ask(&self) -> io::Result<Value> {
         let path = self.file.path();
         match client::ask(&path, &json!({ "verb": "status" }), Some(PATIENCE), |_| {}) {
@@ -59,7 +59,7 @@ impl Status {
     }
 }
 
-/// A line for each process.
+/// The status as text, with a line for each process.
 fn text(status: &Value) -> String {
     let mut lines = String::new();
     if let Some(supervisor) = status.get("supervisor") {
@@ -106,7 +106,7 @@ fn text(status: &Value) -> String {
     lines
 }
 
-/// A time in UTC.
+/// Formats a time in UTC.
 fn date(seconds: u64) -> String {
     let time =
         i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());

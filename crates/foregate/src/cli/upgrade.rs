@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 
-/// The time limit of the supervisor for a short answer.
+/// The time limit for an answer of the supervisor that needs no work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ impl Upgrade {
             (.., true) => json!({ "verb": "rollback" }),
             _ => self.request(),
         };
-        // An upgrade takes as long as its stages.
+        // An upgrade takes as long as its stages, so it has no time limit.
         let patience = (self.status || self.abort).then_some(PATIENCE);
         let answer = client::ask(&self.file.path(), &request, patience, |line| show(line, json));
         match answer {
@@ -66,7 +66,7 @@ impl Upgrade {
                 Outcome::Fine
             }
             Ok(answer) if answer.get("ok") == Some(&Value::Bool(true)) => {
-                // Without a version, a trial was stopped: the old version serves, as before.
+                // If the answer has no version, only a trial was stopped, and the old version serves as before.
                 if let (true, false, Some(version)) = (self.rollback, json, answer["version"].as_str()) {
                     print(&format!(
                         "rolled back to version {version}; the file of the binary is still the newer one, and the next start takes it: put the older one back\n"
@@ -89,14 +89,14 @@ impl Upgrade {
             "bake_ms": u64::try_from(self.bake.as_millis()).unwrap_or(u64::MAX),
         });
         if let Some(binary) = &self.binary {
-            // The supervisor may be in another folder.
+            // The supervisor may have another working directory.
             request["binary"] = json!(std::path::absolute(binary).unwrap_or_else(|_| binary.clone()));
         }
         request
     }
 }
 
-/// Says that there is nobody to ask, and how to change that.
+/// Reports that no supervisor answers, and how to start one.
 pub(super) fn no_supervisor(error: &io::Error) -> Outcome {
     match error.kind() {
         io::ErrorKind::NotFound => {

@@ -19,7 +19,7 @@ pub(super) struct Upstreams {
     process: Process,
 }
 
-/// How to find the process.
+/// The options that name the process to ask.
 #[derive(Debug, Args)]
 struct Process {
     #[command(flatten)]

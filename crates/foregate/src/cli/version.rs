@@ -8,9 +8,9 @@ use super::output::{Outcome, print, print_json};
 
 /// The most bytes of notes that are looked through.
 const NOTES_LIMIT: u64 = 64 << 10;
-/// A segment with notes (elf(5), `PT_NOTE`).
+/// The type of a segment with notes (elf(5), `PT_NOTE`).
 const NOTE_SEGMENT: u32 = 4;
-/// The note that holds the id of a build (`NT_GNU_BUILD_ID`).
+/// The type of the note with the build's id (`NT_GNU_BUILD_ID`).
 const BUILD_ID: u32 = 3;
 
 pub(super) fn run(json: bool) -> Outcome {
@@ -18,8 +18,7 @@ pub(super) fn run(json: bool) -> Outcome {
     if json {
         print_json(&serde_json::json!({
             "version": version,
-            // Set by the builder. A build from an archive of the sources does not know its
-            // revision.
+            // Whoever builds a release sets the variable. A build from a source archive does not know its revision.
             "revision": option_env!("FOREGATE_REVISION"),
             "build_id": build_id(),
         }));
@@ -29,11 +28,11 @@ pub(super) fn run(json: bool) -> Outcome {
     Outcome::Fine
 }
 
-/// The id that the linker has given to the running program; `None` where it gives none.
+/// The build id that the linker has put into the running program; `None` if it has put none.
 fn build_id() -> Option<String> {
     let file = File::open("/proc/self/exe").ok()?;
     let header = read(&file, 0, 64).ok()?;
-    // A 64-bit file in little endian, as all supported platforms have it.
+    // All supported platforms have 64-bit little-endian files.
     if !header.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }
@@ -48,7 +47,7 @@ fn build_id() -> Option<String> {
     })
 }
 
-/// The id in a segment of notes, each with a name and a content that are padded to four bytes.
+/// Finds the build id in a segment of notes. Each note has a name and a content, both padded to four bytes.
 fn id_in(mut notes: &[u8]) -> Option<String> {
     loop {
         let length = |at: usize| usize::try_from(number(notes, at, 4)?).ok();
@@ -68,7 +67,7 @@ fn read(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A number in little endian.
+/// Reads a little-endian number.
 fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
     let bytes = bytes.get(at..at.checked_add(size)?)?;
     Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))

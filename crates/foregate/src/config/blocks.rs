@@ -16,7 +16,7 @@ pub struct KeyChoice {
 }
 
 impl KeyChoice {
-    /// Its properties, those of all modules included.
+    /// The key's properties, including those that all keys of modules have.
     pub fn props(self) -> impl Iterator<Item = &'static Prop> {
         let generic = if self.of_module && !self.key.many { GENERIC } else { &[] };
         self.key.props.iter().chain(generic)
@@ -30,7 +30,7 @@ pub struct BlockKeys {
 }
 
 impl BlockKeys {
-    /// With the keys of these modules.
+    /// The tables with the keys of these modules.
     pub fn new(pipeline: &Pipeline) -> Self {
         let mut modules: Vec<&'static Key> = pipeline.keys().into_iter().map(|(key, _)| key).collect();
         modules.sort_by_key(|key| key.name);
@@ -55,7 +55,7 @@ impl BlockKeys {
         self.of(block).into_iter().find(|choice| choice.key.name == name)
     }
 
-    /// The block within these nodes, the outermost first; `None` where a key is unknown or has no block.
+    /// The block inside these nested nodes, given from the outermost; `None` if a key is unknown or has no block.
     pub fn within<'n>(&self, path: impl IntoIterator<Item = &'n str>) -> Option<&'static Block> {
         path.into_iter().try_fold(&ROOT, |block, name| self.find(block, name)?.key.block)
     }
@@ -66,7 +66,7 @@ fn takes_modules(block: &'static Block) -> bool {
     [&ROOT, &SITE, &ROUTE].into_iter().any(|open| std::ptr::eq(open, block))
 }
 
-/// The arguments in the usage of a key, without brackets; nothing if there are alternatives to them.
+/// The words for arguments in the usage of a key, without brackets; empty if the usage has alternatives.
 pub fn argument_words(usage: &str) -> Vec<&str> {
     if usage.contains(" | ") {
         return Vec::new();

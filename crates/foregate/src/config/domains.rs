@@ -1,4 +1,4 @@
-//! Names with certificates for a configuration without a file.
+//! Host names with certificates, for a configuration without a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, SiteOptions, Tl
 use super::decode::default_storage;
 use super::single::{SingleError, listeners};
 
-/// Names whose certificates are obtained by themselves.
+/// Host names for which the proxy obtains certificates itself.
 #[derive(Debug, Clone, Default)]
 pub struct Domains {
-    /// The names; without any, everything is served in the clear.
+    /// The names. If there are none, all sites are served without TLS.
     pub names: Vec<String>,
-    /// Where to accept TLS.
+    /// The addresses on which TLS is accepted.
     pub listen_tls: Vec<String>,
-    /// The address that the authority may write to.
+    /// The mail address to which the authority may write.
     pub email: Option<String>,
-    /// The directory of another authority than Let's Encrypt.
+    /// The ACME directory URL of another authority than Let's Encrypt.
     pub directory: Option<String>,
     /// PEM file with the roots of the authority's own server.
     pub ca: Option<PathBuf>,
-    /// Another folder for certificates.
+    /// The folder for certificates, if it is not the default one.
     pub storage: Option<PathBuf>,
 }
 
 impl Domains {
-    /// Adds the listeners and certificates of these names; returns the hosts and the options of their site.
+    /// Adds the listeners and certificates for these names. Returns the hosts and the options of the site.
     pub(super) fn apply(
         &self,
         settings: &mut Settings,

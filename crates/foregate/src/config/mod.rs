@@ -1,5 +1,5 @@
 //! The configuration: files in KDL or JSON, read into a tree, checked by one table of keys, and turned into
-//! [`Settings`]. Texts from the file go no further than this folder.
+//! [`Settings`]. All text is parsed here; the rest of the program gets typed values.
 
 pub mod blocks;
 mod decode;
@@ -25,27 +25,27 @@ use foregate_proxy::settings::ListenAddress;
 pub use self::domains::Domains;
 pub use self::single::{Single, SingleError, origin, single};
 
-/// The folder for certificates unless the configuration names one.
+/// The folder for certificates if the configuration names none.
 pub fn default_storage() -> PathBuf {
     decode::default_storage()
 }
 
-/// Where the configuration is looked for when no file is named, in this order.
+/// The paths at which the configuration is searched if no file is named, in this order.
 pub const DEFAULT_FILES: [&str; 2] = ["foregate.kdl", "/etc/foregate/foregate.kdl"];
 
-/// The configuration that is used when no file is named: the first that is there.
+/// The configuration file that is used if none is named: the first of [`DEFAULT_FILES`] that exists.
 pub fn default_file() -> PathBuf {
     let found = DEFAULT_FILES.iter().map(Path::new).find(|path| path.exists());
     found.unwrap_or(Path::new(DEFAULT_FILES[0])).into()
 }
 
-/// Reads and checks a configuration file (JSON when its name ends with `.json`, else KDL) and all that it
-/// includes. The keys of the pipeline's modules may stand in it beside our own. Certificates, keys and authorities are
-/// looked into, and whether logs and the admin socket can be made.
+/// Reads and checks a configuration file (JSON if its name ends with `.json`, else KDL) and all files that it includes.
+/// Besides Foregate's own keys, it may have the keys of the pipeline's modules. The files with certificates, keys and
+/// authorities are read. Logs and the admin socket are checked: it must be possible to make them.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with it.
+/// All errors in the configuration.
 pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<RefusedConfiguration>> {
     foregate_config::read(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
@@ -62,12 +62,13 @@ pub fn load_and_warn(
     foregate_config::read_and_warn(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
-/// The errors and warnings of a file and those that it includes, with these texts in place of their content.
+/// The errors and warnings of a file and of the files that it includes. The texts in `unsaved` replace the files'
+/// content.
 pub fn look(path: &Path, unsaved: Unsaved, pipeline: &Arc<Pipeline>) -> Findings {
     foregate_config::look(path, unsaved, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
-/// Like [`load()`]; also returns the texts of its files, for [`load_kept()`].
+/// Like [`load()`]; also returns the texts of the configuration's files, for [`load_kept()`].
 ///
 /// # Errors
 ///
@@ -94,8 +95,8 @@ pub fn load_given(
     })
 }
 
-/// Reads kept texts, with the present content of the files that they refer to, such as lists and pages. TLS files
-/// are not read: their users watch them.
+/// Reads kept texts again, with the present content of the files to which they refer, such as lists and pages. TLS
+/// files are not read, because the code that uses them watches them.
 ///
 /// # Errors
 ///
@@ -152,7 +153,7 @@ pub fn place_of(path: &Path, key: &str, address: &ListenAddress) -> Option<Strin
     tree.roots().iter().find(names_it).map(|item| item.line())
 }
 
-/// As [`load()`], for a text that could stand in the file `path`; the files of TLS must be there, and are not looked into.
+/// Like [`load()`], for a text that could be the content of the file `path`. TLS files must exist, but are not read.
 ///
 /// # Errors
 ///

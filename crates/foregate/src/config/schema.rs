@@ -21,7 +21,8 @@ pub use foregate_config::schema::{
     ANY, Block, GENERIC, INCLUDE_KEY, Key, LIST, LIST_KEY, Path, Prop, walk_keys,
 };
 
-/// Returns true for a key of ours at the top of the file, in a site or in a route: the places for keys of modules.
+/// Returns true for one of Foregate's own keys at the top of the file, in a site or in a route. A module's key must
+/// have another name, because it may be at the same places.
 pub fn is_key(name: &str) -> bool {
     [&ROOT, &SITE, &ROUTE].iter().any(|block| block.keys.iter().any(|key| key.name == name))
 }
@@ -327,7 +328,7 @@ const BUFFER_RESPONSES: Key = Key::one("buffer-responses", "memory=SIZE size=SIZ
         Prop { name: "size", usage: "SIZE", required: false, default: "\"64MiB\"", about: "The most bytes of a response that are stored in a file; `0B`: no file is used." },
     ]);
 
-/// The conditions of a `route`, beside its paths.
+/// The conditions of a `route` in addition to its paths.
 const ROUTE_CONDITIONS: &[Prop] = &[
     Prop {
         name: "method",
@@ -420,7 +421,7 @@ pub static FILES: Block = Block {
     later: &[],
 };
 
-/// Calls `visit` for every key of our own, each before those of its block.
+/// Calls `visit` for each of Foregate's own keys. A key comes before the keys in its block.
 pub fn walk(visit: &mut impl FnMut(&Path, &'static Key)) {
     walk_keys(ROOT.keys, visit);
 }

@@ -17,51 +17,52 @@ use foregate_proxy::settings::{
 use super::decode::{listen_addresses, look_at_folder};
 use super::domains::Domains;
 
-/// The reason why there is no such configuration.
+/// The reason why the command line makes no valid configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SingleError {
-    /// Not the URL of an origin server.
+    /// The text is not the URL of an origin server.
     #[error(
         "`{0}` is not an origin: write http://HOST:PORT, https://HOST:PORT or h2c://HOST:PORT, without a path"
     )]
     Origin(String),
-    /// Several origins that are not spoken to alike.
+    /// The origins have different schemes.
     #[error("all origins must have the same scheme")]
     Schemes,
-    /// Not a folder that can be served.
+    /// The path is not a folder that can be served.
     #[error("{0}")]
     Folder(String),
-    /// A name that no certificate can be had for.
+    /// No certificate can be obtained for this name.
     #[error("`{0}` is no name that gets a certificate: write a host name, such as example.com")]
     Domain(String),
-    /// Not the address of an authority.
+    /// The text is not the URL of an authority's directory.
     #[error("`{0}` is not the directory of an authority: write https://HOST/PATH")]
     Directory(String),
-    /// Not an address to listen on.
+    /// The text is not an address to listen on.
     #[error("`{0}` is not an address to listen on: write IP:PORT, [IPV6]:PORT, :PORT or unix:PATH")]
     Listen(String),
 }
 
-/// The answers of a configuration without a file.
+/// The settings on the command line for a configuration without a file.
 #[derive(Debug, Clone, Default)]
 pub struct Single {
     /// The URLs of origins.
     pub to: Vec<String>,
-    /// A folder whose files come before the origins.
+    /// A folder whose files are served; the origins get requests without a file.
     pub files: Option<PathBuf>,
     /// True if its folders without an index are listed.
     pub listing: bool,
-    /// The names that are served over TLS, to which requests in the clear are redirected.
+    /// The names that are served over TLS. Requests without TLS are redirected to HTTPS.
     pub domains: Domains,
 }
 
-/// Answers all requests with these files, then by these servers; accepts them at `listen`.
+/// Makes settings that accept requests at `listen`, and answer them with the files, or else by the servers.
 ///
-/// `http` speaks HTTP/1.1, `https` the protocol of ALPN, `h2c` HTTP/2 on cleartext.
+/// The scheme of an origin decides its protocol: `http` is HTTP/1.1, `https` is the protocol that ALPN selects, and
+/// `h2c` is HTTP/2 without TLS.
 ///
 /// # Errors
 ///
-/// A text that is not understood.
+/// A URL, an address or a name is invalid.
 pub fn single(single: &Single, listen: &[String], pipeline: &Arc<Pipeline>) -> Result<Settings, SingleError> {
     let mut settings = Settings::new(Arc::clone(pipeline));
     settings.upstreams.extend(upstream(&single.to)?.map(Arc::new));
@@ -88,7 +89,7 @@ pub fn single(single: &Single, listen: &[String], pipeline: &Arc<Pipeline>) -> R
     let first = hosts.first().map_or_else(|| "*".to_owned(), ToString::to_string);
     let site = sites.site(first.into(), options, routes);
     for host in &hosts {
-        // A host that is given twice counts once.
+        // An error means that the host was given twice, which is harmless.
         let _ = sites.host(site, host);
     }
     settings.unrouted = plan(false);
@@ -96,7 +97,7 @@ pub fn single(single: &Single, listen: &[String], pipeline: &Arc<Pipeline>) -> R
     Ok(settings)
 }
 
-/// Listeners in the clear.
+/// The listeners without TLS.
 pub(super) fn listeners(listen: &[String]) -> Result<Vec<Listen>, SingleError> {
     let mut listeners = Vec::new();
     for text in listen {

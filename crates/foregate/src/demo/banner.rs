@@ -1,5 +1,5 @@
-//! The text of the quickstart for the terminal. It fits one screen of 24 lines together with the command of `make` and the
-//! three lines of the start.
+//! The text that the quickstart prints. It fits a terminal of 24 lines, together with the `make` command that starts
+//! the quickstart and the three lines that the proxy prints at its start.
 
 use std::{
     env,
@@ -10,11 +10,11 @@ use std::{
 
 use super::{Addresses, FileOrigin, Quickstart};
 
-/// The length up to which commands of the tour share the column of the remarks.
+/// The remarks on the tour's commands are aligned. A command longer than this has its remark after it, not aligned.
 const ALIGNED: usize = 64;
 
 impl Quickstart {
-    /// The addresses, and the commands to try with the addresses of this start.
+    /// The text: the addresses of this start, and commands to try with them.
     pub(super) fn banner(&self) -> String {
         let Addresses { http, https, origin, .. } = self.addresses;
         let note = match &self.origin_of_file {
@@ -71,7 +71,7 @@ impl Quickstart {
     }
 }
 
-/// A path as a shell reads it: quoted if it has to be, and shortened by `~`.
+/// A path as it is typed in a shell: quoted if necessary, and with `~` for the home folder.
 fn for_shell(path: &Path, home: Option<&Path>) -> String {
     let below = home.filter(|home| home.is_absolute()).and_then(|home| path.strip_prefix(home).ok());
     let (start, rest) = match below {

@@ -26,10 +26,10 @@ const VALIDITY: Duration = Duration::days(397);
 /// A certificate with less than this left is replaced at the next start.
 const RENEW_BEFORE: Duration = Duration::days(14);
 
-/// A clock that is a little behind ours must not refuse a certificate that was just made.
+/// A new certificate is valid from this long before now, so that a client whose clock is slow accepts it.
 const BACKDATE: Duration = Duration::hours(1);
 
-/// Where a certificate and its key are.
+/// The paths of a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pair {
     /// The certificate, PEM.
@@ -54,8 +54,8 @@ pub(crate) enum CertificateError {
     Make(#[from] rcgen::Error),
 }
 
-/// Returns `localhost.pem` and `localhost.key` in `dir`, made now unless a usable pair for `names`
-/// (DNS names and IP addresses) is there.
+/// Returns `localhost.pem` and `localhost.key` in `dir`. They are made now unless `dir` has a usable pair for `names`
+/// (DNS names and IP addresses).
 ///
 /// `dir` is made with mode 0700 if it is missing; the key's mode is 0600 from its first byte on.
 ///
@@ -76,7 +76,7 @@ pub(crate) fn ensure(dir: &Path, names: &[&str]) -> Result<Pair, CertificateErro
 
     let key = KeyPair::generate()?;
     let certificate = parameters(names)?.self_signed(&key)?;
-    // The key first: a crash between the two leaves a pair that does not match, which is replaced.
+    // A crash between the two writes leaves a key and a certificate that do not match; the next start replaces them.
     replace(&pair.key, &key.serialize_pem(), 0o600)?;
     replace(&pair.certificate, &certificate.pem(), 0o644)?;
     Ok(pair)
@@ -95,7 +95,7 @@ fn parameters(names: &[&str]) -> Result<CertificateParams, rcgen::Error> {
     Ok(parameters)
 }
 
-/// Returns true if the files hold a certificate for all `names`, not near its end at `now`, and its key.
+/// Returns true if the files hold a certificate for all `names` that is not about to expire at `now`, and its key.
 fn is_usable(pair: &Pair, names: &[&str], now: OffsetDateTime) -> bool {
     let (Ok(certificate), Ok(key)) = (fs::read(&pair.certificate), fs::read_to_string(&pair.key)) else {
         return false;
@@ -127,11 +127,11 @@ fn covers(alternative: &GeneralName<'_>, name: &str) -> bool {
     }
 }
 
-/// Writes a file beside `path` and renames it, so that nobody ever reads half of it.
+/// Writes a file next to `path` and renames it, so that no other program reads half of it.
 fn replace(path: &Path, content: &str, mode: u32) -> Result<(), CertificateError> {
     let beside = path.with_extension(format!("new-{}", std::process::id()));
     let write = || {
-        // Removed first, not truncated: a file left by a crash would keep its old mode.
+        // The file is removed, not truncated, because one that a crash has left would keep its old mode.
         match fs::remove_file(&beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

@@ -11,7 +11,7 @@ use futures_util::{Stream, stream};
 /// The length of a line, the line feed included.
 const LINE: u64 = 64;
 
-/// How much is made at a time: large enough to be cheap, small enough to be held for a slow reader.
+/// The bytes that are made at a time: enough to be cheap, but few enough to be held in memory for a slow reader.
 const CHUNK: u64 = 64 * 1024;
 
 /// The rest of each line after the 16 digits of the offset.
@@ -20,8 +20,8 @@ const REST: &[u8; 48] = b" foregate counts every byte: 0123456789 abcdef.\n";
 /// The part of a body of `length` bytes that a `Range` field requests (RFC 9110, section 14).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// Everything: no range, several, another unit, or a field that cannot be understood. All of
-    /// these may be answered with 200.
+    /// The whole body, with status 200: the request has no range, several ranges, another unit, or a field that cannot be
+    /// parsed.
     Whole,
     /// From the first to the last byte, both included.
     Part {
@@ -54,7 +54,7 @@ pub(crate) fn select(range: Option<&str>, length: u64) -> Selection {
     }
 }
 
-/// One side of a range: nothing, or digits only (`parse` alone would take a sign).
+/// Parses one side of a range: nothing, or digits only. `parse` alone would also accept a sign.
 fn position(text: &str) -> Result<Option<u64>, ()> {
     if text.is_empty() {
         return Ok(None);
@@ -65,7 +65,7 @@ fn position(text: &str) -> Result<Option<u64>, ()> {
     text.parse().map(Some).map_err(|_| ())
 }
 
-/// The bytes from `start` up to `end`, made as they are asked for.
+/// The bytes from `start` up to `end`, made as the reader asks for them.
 pub(crate) fn bytes(start: u64, end: u64) -> impl Stream<Item = Result<Bytes, Infallible>> {
     stream::unfold(start, move |from| async move {
         let to = end.min(from.saturating_add(CHUNK));

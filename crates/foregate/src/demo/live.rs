@@ -17,10 +17,10 @@ use tokio_tungstenite::{
 /// The largest WebSocket message that is echoed; a longer one ends the connection with code 1009.
 const MESSAGE_LIMIT: usize = 1024 * 1024;
 
-/// A WebSocket on which nothing came for this long is closed.
+/// A WebSocket that has received nothing for this long is closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(120);
 
-/// Server-sent events, one every `every`, numbered from `first` on; `count` of them, or without end.
+/// A stream of server-sent events, one per `every`, numbered from `first` on. It ends after `count` events, or never.
 pub(crate) fn events(
     first: u64,
     count: Option<u64>,
@@ -54,13 +54,13 @@ pub(crate) async fn echo(upgrade: OnUpgrade) {
         let message = match tokio::time::timeout(IDLE_LIMIT, socket.next()).await {
             Ok(Some(Ok(message))) => message,
             Ok(Some(Err(Error::Capacity(_)))) => break Some(CloseCode::Size),
-            // The peer is gone, or has said goodbye, or does not speak WebSocket.
+            // The peer is gone, has closed the WebSocket, or does not speak the protocol.
             Ok(Some(Err(_)) | None) => return,
             Err(_elapsed) => break None,
         };
         let sent = match message {
             Message::Text(_) | Message::Binary(_) => socket.send(message).await,
-            // Pings and the closing handshake are answered by the library, but only when flushed.
+            // The library prepares the answers to pings and to the closing handshake; the flush sends them.
             _ => socket.flush().await,
         };
         if sent.is_err() {

@@ -23,19 +23,19 @@ use clap::Args;
 /// The tour's configuration, as shipped in `examples/quickstart.kdl`.
 const CONFIGURATION: &str = include_str!("../../../../examples/quickstart.kdl");
 
-/// The rules of the firewall on the tour, with the name that the configuration has for them.
+/// The firewall rules of the tour: the file name that the configuration uses, and the content.
 const RULES: (&str, &str) = ("rules.conf", include_str!("rules.conf"));
 
-/// The folder of the log that the page shows.
+/// The folder of the access log that the demo page shows.
 const LOG: &str = "log";
 
-/// The end of the name of the copy that tells whether a configuration was edited.
+/// The extension of the copy of the shipped configuration. A difference from the copy shows that the file was edited.
 const SHIPPED: &str = "kdl.shipped";
 
-/// Where the demo origin listens unless told otherwise.
+/// The default address of the demo origin.
 const ORIGIN: SocketAddr = loopback(8081);
 
-/// The names that the quickstart's certificate is made for.
+/// The names for which the quickstart's certificate is made.
 const NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
 /// The advice if the address of the demo origin is taken.
@@ -69,7 +69,7 @@ pub(crate) enum QuickstartError {
     /// The demo origin could not be started.
     #[error("cannot start the demo origin: {0}")]
     Origin(io::Error),
-    /// No loopback port could be had.
+    /// No socket could be opened at this address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address tried.
@@ -79,12 +79,12 @@ pub(crate) enum QuickstartError {
         /// The advice if the address is taken.
         if_taken: String,
     },
-    /// Another quickstart holds the folder.
+    /// Another quickstart is using the folder.
     #[error("another quickstart is running with {folder}{process}", folder = folder.display())]
     Running {
-        /// The folder of its state.
+        /// The state folder of the other quickstart.
         folder: PathBuf,
-        /// Its process, in brackets; empty if that is not known.
+        /// The process id of the other quickstart, in brackets; empty if it is unknown.
         process: String,
     },
 }
@@ -129,7 +129,7 @@ pub(crate) struct PreparedQuickstart {
     pub(crate) banner: String,
     /// The advice if an address of the configuration is taken.
     pub(crate) if_taken: String,
-    /// Held while the proxy runs: the configuration is ours.
+    /// The lock on the folder, held while the proxy runs so that no other quickstart changes the configuration.
     _lock: Option<fs::File>,
 }
 
@@ -151,7 +151,7 @@ impl QuickstartArguments {
             return Ok(PreparedQuickstart { configuration, banner, if_taken, _lock: Some(lock) });
         };
         let pair = certificate::ensure(&folder, NAMES)?;
-        // No other port will do: the file names this one.
+        // The file given by `-c` names this port, so no other port can be used.
         let elsewhere = "start without `-c`, which takes free ports";
         let listener = TcpListener::bind(ORIGIN).map_err(not_bound(ORIGIN, elsewhere))?;
         origin::spawn(listener).map_err(QuickstartError::Origin)?;
@@ -192,7 +192,7 @@ impl DemoArguments {
 struct Quickstart {
     /// The file to start the proxy with.
     configuration: PathBuf,
-    /// Locked while this process runs: another quickstart with the same folder does not start.
+    /// The file that is locked while this process runs, so that no other quickstart starts with the same folder.
     lock: fs::File,
     /// The source of the configuration.
     origin_of_file: FileOrigin,
@@ -204,15 +204,15 @@ struct Quickstart {
 /// The source of the configuration of a start.
 #[derive(Debug, PartialEq, Eq)]
 enum FileOrigin {
-    /// The shipped one, written at this start.
+    /// The shipped configuration, written at this start.
     Shipped,
-    /// The file was edited since it was written, and is used as it is.
+    /// An edited file, which is used as it is.
     Edited,
-    /// The shipped one; the edited file now has this name.
+    /// The shipped configuration; the edited file has been renamed to this path.
     Reset(PathBuf),
 }
 
-/// Where the quickstart's parts listen.
+/// The addresses on which the quickstart's parts listen.
 #[derive(Debug, Clone, Copy)]
 struct Addresses {
     http: SocketAddr,
@@ -221,7 +221,7 @@ struct Addresses {
     origin: SocketAddr,
 }
 
-/// The folder for what outlives a run: `$XDG_STATE_HOME/foregate`, or `~/.local/state/foregate`.
+/// The folder for files that outlive a run: `$XDG_STATE_HOME/foregate`, or `~/.local/state/foregate`.
 ///
 /// # Errors
 ///
@@ -237,8 +237,8 @@ fn state_folder() -> Result<PathBuf, QuickstartError> {
 /// Makes the certificate if needed, opens the demo origin's socket and writes the configuration, all
 /// in `folder` (see [`state_folder`]). An edited configuration is left as it is, unless `reset` is true.
 ///
-/// A usual port that is taken is replaced by a free one; an edited configuration keeps its ports. The proxy opens its own
-/// sockets a moment later, and says which address is taken.
+/// If a default port is taken, a free one replaces it. An edited configuration keeps its ports; if one is taken, the
+/// proxy reports it when it opens its sockets.
 ///
 /// # Errors
 ///
@@ -284,7 +284,7 @@ fn prepare(folder: &Path, reset: bool) -> Result<Quickstart, QuickstartError> {
     Ok(Quickstart { configuration, lock, origin_of_file, origin, addresses })
 }
 
-/// Takes the folder for this process, as long as the file is open.
+/// Locks the folder for this process, as long as the returned file is open.
 fn lock(folder: &Path) -> Result<fs::File, QuickstartError> {
     let path = folder.join("quickstart.lock");
     let mut lock = fs::File::options()
@@ -303,7 +303,7 @@ fn lock(folder: &Path) -> Result<fs::File, QuickstartError> {
         }
         Err(fs::TryLockError::Error(source)) => return Err(QuickstartError::Write { path, source }),
     }
-    // For the message of a second quickstart.
+    // The process id is for the error message of a second quickstart.
     lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed(&path))?;
     Ok(lock)
 }
@@ -336,7 +336,7 @@ fn write(folder: &Path, addresses: &Addresses) -> Result<PathBuf, QuickstartErro
     Ok(configuration)
 }
 
-/// Returns true if the text of a configuration differs from the generated one, also of an older version.
+/// Returns true if a configuration differs from the text that was written for it, perhaps by an older version.
 fn is_edited(configuration: &Path, text: &str) -> bool {
     let written = fs::read_to_string(configuration.with_extension(SHIPPED));
     let written = written.as_deref().unwrap_or(CONFIGURATION);
@@ -384,7 +384,7 @@ fn configuration_for(addresses: &Addresses) -> String {
 }
 
 impl Addresses {
-    /// The addresses that an edited configuration names in the places of the usual ones.
+    /// The addresses in an edited configuration, at the places where the shipped one has the default addresses.
     fn of(text: &str) -> Self {
         let named = |key: &str, nth: usize, usual| {
             let lines = text.lines().map(str::trim_start);
@@ -409,10 +409,10 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Held by a test that takes the usual ports, which there are only once.
+    /// A lock for tests that use the default ports, which only one test can have at a time.
     pub(super) static PORTS: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
-    /// A folder of its own for one test, removed at its end.
+    /// A temporary folder for one test, removed on drop.
     pub(crate) struct Folder(PathBuf);
 
     impl Folder {
@@ -453,7 +453,7 @@ pub(crate) mod tests {
     fn taken_ports_are_replaced_in_configuration_and_banner() {
         let _ports = PORTS.lock();
         let folder = Folder::new();
-        // Taken by this test or by somebody else: either way the usual origin port is not free.
+        // Whether this bind succeeds or fails, the default port of the origin is taken afterwards.
         let _taken = TcpListener::bind(ORIGIN);
         let quickstart = prepare(folder.path(), false).unwrap();
         let actual = quickstart.origin.local_addr().unwrap();
@@ -478,7 +478,7 @@ pub(crate) mod tests {
         let path = folder.path().join("quickstart.kdl");
         let start = |reset| prepare(folder.path(), reset).unwrap();
         assert_eq!(start(false).origin_of_file, FileOrigin::Shipped);
-        // Other ports are no edit.
+        // Changed ports do not count as an edit.
         assert_eq!(start(false).origin_of_file, FileOrigin::Shipped);
         for name in ["quickstart.kdl.old", "quickstart.kdl.old.1"] {
             let edited = fs::read_to_string(&path).unwrap().replace("Hello from", "Hello again from");

@@ -44,16 +44,16 @@ const HEAD_LIMIT: usize = 64 * 1024;
 /// A request's head has to arrive within this time.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After the shutdown signal, requests in flight have this long to end.
+/// The time that requests in flight have to end after the shutdown signal.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Pause after a failed accept: descriptors may have run out, and trying at once would spin.
+/// The pause after a failed accept. The process may be out of descriptors, and an immediate retry would loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The largest body that `/upload` and `/api/echo` count; a larger one is answered with 413.
 const UPLOAD_LIMIT: u64 = 1024 * 1024 * 1024;
 
-/// `/large` without `bytes`.
+/// The size of `/large` without `bytes`.
 const LARGE_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// The largest `/large?bytes=`.
@@ -74,7 +74,7 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Serves the demo on a thread of its own for as long as the process lives.
 ///
-/// A thread with its own runtime, so that the origin's work is never counted as the proxy's.
+/// The thread has its own runtime, so that the origin's work does not count as the proxy's.
 ///
 /// # Errors
 ///
@@ -151,13 +151,13 @@ async fn serve(listener: TcpListener, shutdown: impl Future<Output = ()>) {
         }
     }
     drop(listener);
-    // An error means that no connection is left to hear it.
+    // An error means that no connection is left to receive the signal.
     let _ = stop.send(true);
     let all = async { while connections.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(DRAIN, all).await;
 }
 
-/// Waits for a free place first, so that a connection is never accepted only to wait inside.
+/// Accepts a connection once fewer than [`CONNECTIONS_LIMIT`] are served, so that an accepted one is served at once.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
@@ -191,12 +191,12 @@ async fn connection(stream: TcpStream, mut stopping: watch::Receiver<bool>) {
     }
 }
 
-/// Resolves when the origin is to stop; a sender that is gone means the same.
+/// Resolves when the origin has to stop, or when the sender of that signal is gone.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|&stop| stop).await;
 }
 
-/// One table: path and method to answer.
+/// Answers a request by its path and method.
 async fn respond(request: Request<Incoming>) -> Response<Body> {
     let path = request.uri().path().to_owned();
     let answered = match path.as_str() {
@@ -273,7 +273,7 @@ async fn upload(request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     Ok(object(&json!({ "bytes": length })))
 }
 
-/// Reads a body to its end, keeping nothing of it.
+/// Reads a body to its end without keeping it, and returns its length.
 async fn count(mut body: Incoming) -> Result<u64, Refusal> {
     let mut length: u64 = 0;
     while let Some(frame) = body.frame().await {
@@ -342,7 +342,7 @@ async fn slow(request: &Request<Incoming>) -> Result<Response<Body>, Refusal> {
 fn events(request: &Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let every = number(request, "every", SLOW_LIMIT)?.unwrap_or(EVENTS_DEFAULT);
     let count = number(request, "count", u64::MAX)?;
-    // A browser that reconnects says which event was the last one it has seen.
+    // A browser that reconnects sends the id of the last event that it has received.
     let last = text(request.headers(), &HeaderName::from_static("last-event-id"))
         .and_then(|id| id.parse::<u64>().ok());
     let first = last.map_or(1, |last| last.saturating_add(1));
@@ -373,7 +373,7 @@ fn status(code: &str) -> Result<Response<Body>, Refusal> {
     Ok(response)
 }
 
-/// The opening handshake of RFC 6455, section 4.2; the rest is [`live::echo`].
+/// Answers the opening handshake of RFC 6455, section 4.2. Then [`live::echo`] serves the WebSocket.
 fn websocket(mut request: Request<Incoming>) -> Result<Response<Body>, Refusal> {
     let headers = request.headers();
     let asked = request.method() == Method::GET
@@ -415,7 +415,7 @@ fn lists(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
         .any(|part| part.trim().eq_ignore_ascii_case(token))
 }
 
-/// A number from the query; absent is `None`, anything but a number up to `limit` is a 400.
+/// Reads a number from the query; `None` if it is absent. Anything but a number up to `limit` is refused with 400.
 fn number(request: &Request<Incoming>, name: &str, limit: u64) -> Result<Option<u64>, Refusal> {
     let Some(value) = request
         .uri()

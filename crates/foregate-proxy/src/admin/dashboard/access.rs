@@ -1,4 +1,4 @@
-//! Access to the dashboard: the check of viewers, and of requests from its own page.
+//! Access to the dashboard: checks viewers, and checks that a change was requested by the dashboard's own page.
 
 use std::fmt;
 use std::io;
@@ -20,20 +20,20 @@ use super::TEXT;
 use crate::random;
 use crate::settings::{DashboardPassword, DashboardSettings};
 
-/// How long a wrong password takes at least.
+/// The shortest time until a wrong password is refused.
 const WRONG_TAKES: Duration = Duration::from_millis(500);
-/// Bytes of a user name that are logged.
+/// The most bytes of a user name that are logged.
 const USER: usize = 64;
-/// The field by which the page shows that it is the page.
+/// The field in which the page sends the token.
 const TOKEN: &str = "x-foregate-token";
 
 /// Decides about viewers.
 pub(super) struct DashboardAccess {
-    /// A secret that the page carries, and pages of other servers cannot read.
+    /// A secret that the page contains. Pages of other servers cannot read it.
     token: String,
-    /// The credentials that were verified last: they come with each request.
+    /// The credentials that were verified last. A browser sends them with each request, so they need not be verified again.
     verified: Mutex<Option<(DashboardPassword, [u8; 32])>>,
-    /// One password is verified at a time: it may take much processor time.
+    /// Held during a verification: only one password is verified at a time, because this may take much processor time.
     verifying: tokio::sync::Mutex<()>,
 }
 
@@ -79,8 +79,8 @@ impl DashboardAccess {
         peer: Option<IpAddr>,
     ) -> Result<DashboardViewer, HttpResponse> {
         let Some(password) = &settings.password else {
-            // Another party's host name may resolve to this address; its page could then read this
-            // one.
+            // An attacker's host name may resolve to this address (DNS rebinding): the attacker's page could then read the
+            // dashboard.
             let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
             if is_of_this_machine(host) {
                 return Ok(DashboardViewer { user: None, peer });
@@ -108,7 +108,7 @@ impl DashboardAccess {
 
     async fn verify(&self, password: &DashboardPassword, secret: Vec<u8>, known: [u8; 32]) -> bool {
         let turn = self.verifying.lock().await;
-        // Another request of the viewer may have come before.
+        // Check again: another request of the viewer may have verified the credentials meanwhile.
         let fits =
             self.is_verified(password, &known) || fits(password.clone(), secret).await.unwrap_or(false);
         if fits {
@@ -121,7 +121,7 @@ impl DashboardAccess {
         fits
     }
 
-    /// Returns an error for a request that a page of another server may have caused.
+    /// Refuses a request that a page of another server may have caused.
     pub(super) fn is_from_page(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         if text(CONTENT_TYPE.as_str()) != Some("application/json") {
@@ -146,7 +146,7 @@ impl DashboardAccess {
 async fn fits(password: DashboardPassword, secret: Vec<u8>) -> io::Result<bool> {
     let (tell, told) = oneshot::channel();
     thread::Builder::new().name("foregate-password".to_owned()).spawn(move || {
-        // The viewer may have gone.
+        // Sending fails if the viewer has gone.
         let _ = tell.send(password.fits(&secret));
     })?;
     Ok(told.await.unwrap_or(false))
@@ -170,7 +170,7 @@ fn ask_for_password() -> HttpResponse {
     response
 }
 
-/// Returns true for a host that no nameserver can lead elsewhere.
+/// Returns true for a host that cannot come from DNS: `localhost`, or an address.
 fn is_of_this_machine(host: &str) -> bool {
     if let Some(rest) = host.strip_prefix('[') {
         return rest.split_once(']').is_some_and(|(ip, _)| ip.parse::<IpAddr>().is_ok());

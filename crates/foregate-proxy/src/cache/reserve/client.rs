@@ -1,4 +1,4 @@
-//! Requests to the object storage: signed addresses, and a few connections that are used again.
+//! Requests to the object storage: signs addresses, and reuses a few connections.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -20,15 +20,15 @@ use tokio::time::timeout;
 use crate::settings::{CacheReserve, UpstreamProtocol, UpstreamTls};
 use crate::tls::{Connector, TlsError};
 
-/// How long a signature is valid: the longest time between signing and the arrival of the request, with wrong clocks in mind.
+/// The validity of a signature. It has to cover the time until the request arrives, and differences between clocks.
 const VALID: Duration = Duration::from_secs(300);
-/// Connections that wait for the next request.
+/// The most idle connections.
 const IDLE: usize = 16;
-/// How long one waits.
+/// The longest time that a connection stays idle.
 const IDLE_TIME: Duration = Duration::from_secs(15);
-/// The longest record.
+/// The longest record, bytes.
 const LARGEST: usize = 65 << 20;
-/// The longest file of credentials.
+/// The longest file of credentials, bytes.
 const CREDENTIALS: u64 = 64 * 1024;
 /// How often the file of credentials is read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ pub(super) enum StorageFailure {
 }
 
 impl StorageFailure {
-    /// Returns whether the same request may do better soon.
+    /// Returns true if the same request may succeed soon.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Timeout | Self::Io(_) | Self::Credentials(_) => true,
@@ -137,7 +137,7 @@ impl StorageClient {
                 *kept = Some((Instant::now(), Arc::clone(&read)));
                 Ok(read)
             }
-            // A file that is being replaced: the former ones may still be good.
+            // The file may just be being replaced: use the previous credentials, which may still be valid.
             (Err(_), Some((_, credentials))) => Ok(Arc::clone(credentials)),
             (Err(error), None) => Err(error),
         }
@@ -171,7 +171,7 @@ impl StorageClient {
         }
     }
 
-    /// A part of the list of objects with this prefix, and of all after a name.
+    /// A part of the list of objects with this prefix: those whose names come after `after`.
     pub async fn list(
         &self,
         prefix: &str,
@@ -228,7 +228,7 @@ impl StorageClient {
                         false => Err(StorageFailure::Status(head.status, code(&answer))),
                     };
                 }
-                // It was closed while it waited. Every request here may be repeated.
+                // The storage has closed the idle connection. Every request of this client may be repeated.
                 Err(_) if !is_new => {}
                 Err(error) => return Err(io(error)),
             }
@@ -255,7 +255,7 @@ impl StorageClient {
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, StorageFailure> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(io)?;
-        // Only slower without.
+        // A failure only makes the connection slower.
         let _ = stream.set_nodelay(true);
         let Some(connector) = &self.connector else {
             let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io)?;
@@ -273,7 +273,7 @@ fn io(error: impl std::fmt::Display) -> StorageFailure {
     StorageFailure::Io(error.to_string())
 }
 
-/// The code of an error's document, such as `: SignatureDoesNotMatch`.
+/// The error code in the storage's answer, with a colon before it, such as `: SignatureDoesNotMatch`.
 fn code(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
     let code = text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
@@ -281,14 +281,14 @@ fn code(answer: &[u8]) -> String {
     code.map(|(code, _)| code).filter(is_word).map(|code| format!(": {code}")).unwrap_or_default()
 }
 
-/// The bytes of a file that is no larger than credentials are.
+/// The bytes of a file, which must not be longer than a file of credentials may be.
 fn read_file(file: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     crate::files::open_to_read(file)?.take(CREDENTIALS).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The credentials of the first profile in a file as the command line of AWS has it.
+/// The credentials of the first profile in a file of the AWS command line tool.
 fn read_credentials(text: &str) -> Option<Credentials> {
     let (mut id, mut secret, mut token) = (None, None, None);
     for line in text.lines().map(str::trim) {

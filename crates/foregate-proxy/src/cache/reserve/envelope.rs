@@ -1,16 +1,17 @@
-//! Records in the bucket: names, and bytes that are verified before anything of them is used.
+//! Records in the bucket: their names, and their bytes, which are verified before use.
 //!
-//! A record is `magic 4 | digest 32 | kind 1 | stamp 8 | written 8 | head length 4 | head | body`. The digest (SHA-256) covers the name of
-//! the object too, so that a whole record in the wrong place is refused.
+//! A record is `magic 4 | digest 32 | kind 1 | stamp 8 | written 8 | head length 4 | head | body`; the numbers are
+//! bytes. The digest (SHA-256) also covers the name of the object, so that an intact record under a wrong name is
+//! refused.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use bytes::{BufMut, Bytes, BytesMut};
 
 const MAGIC: &[u8; 4] = b"FGR1";
 const DIGEST: usize = 32;
-/// Bytes in front of the head.
+/// The number of bytes before the head.
 const FRONT: usize = 4 + DIGEST + 1 + 8 + 8 + 4;
-/// Lists of selecting fields of one address.
+/// The most lists of selecting fields of one address. A list has the names in a `Vary`.
 const MAX_LISTS: usize = 4;
 
 /// The contents of a record.
@@ -18,9 +19,9 @@ const MAX_LISTS: usize = 4;
 pub(super) struct ReserveRecord {
     /// A response, or the selecting fields of an address.
     pub kind: EnvelopeKind,
-    /// The moment from which on purges concern it, in milliseconds since 1970.
+    /// The record is subject to purges from this moment on, in milliseconds since 1970.
     pub stamp: u64,
-    /// When it was written, in milliseconds since 1970.
+    /// The time of writing, in milliseconds since 1970.
     pub written: u64,
     /// The head of the response, or the lists.
     pub head: Bytes,
@@ -51,7 +52,7 @@ fn hex(front: &str, digest: [u8; DIGEST]) -> String {
     })
 }
 
-/// The length of each part precedes it.
+/// The digest of several parts, with the length of each part before the part.
 fn digest(parts: &[&[u8]]) -> [u8; DIGEST] {
     let mut context = Context::new(&SHA256);
     for part in parts {
@@ -85,7 +86,7 @@ impl ReserveRecord {
         out.freeze()
     }
 
-    /// Verifies bytes that were stored under a name. `None` for damaged ones.
+    /// Verifies and parses bytes that were stored under a name. `None` if they are damaged.
     pub fn decode(name: &str, mut bytes: Bytes) -> Option<Self> {
         let rest = bytes.get(4 + DIGEST..)?;
         let is_whole =
@@ -124,7 +125,7 @@ impl ReserveRecord {
         lists
     }
 
-    /// The lists with one more in front; `None` if it is there already.
+    /// The lists with `names` as the first list; `None` if it already is the first.
     pub fn with_list(before: Option<&Self>, names: &[u8], now: u64) -> Option<Self> {
         let known =
             before.filter(|record| record.kind == EnvelopeKind::Lists).map_or_else(Vec::new, Self::lists);

@@ -1,8 +1,9 @@
 //! The reserve: a tier of the cache in object storage, behind memory and disk.
 //!
-//! The leader of a fetch asks it before it asks the origin, so simultaneous misses cost one request here too. Requests to the storage run on
-//! a thread of their own. A storage that is slow, full or gone costs a request no more than the time that the settings give it, and nothing
-//! while the reserve is off.
+//! The leader of a shared fetch asks the reserve before it asks the origin, so simultaneous misses cost only one
+//! request to the storage. Requests to the storage run on a thread of their own. If the storage is slow, full or
+//! unreachable, a client's request loses no more than the timeout in the settings. After several failures the reserve
+//! is switched off for a while, and then costs nothing.
 
 mod client;
 mod envelope;
@@ -31,17 +32,18 @@ use crate::counters::cache::ReserveFigures;
 use crate::counters::metrics::Counter;
 use crate::settings::CacheReserve;
 
-/// The secret for judging records, which have no place in a store yet: their names come from SHA-256.
+/// The secret for reading records. It need not be secret: records are not in a store yet, and their names come from
+/// SHA-256.
 const SECRET: Secret = Secret::new(*b"foregate reserve");
-/// Lookups and records that the thread has not taken yet.
+/// The most commands (lookups and records) that wait for the thread.
 const COMMANDS: usize = 4096;
-/// Bytes of responses that wait to be written. Beyond, responses are not written.
+/// The most bytes of responses that wait to be written. Further responses are not written.
 const QUEUE: u64 = 64 << 20;
-/// The longest body. It is in memory while it is written.
+/// The longest body, bytes: a body is held in memory while it is written.
 const LARGEST: u64 = 64 << 20;
-/// A body comes in pieces of this length.
+/// The length of the pieces of a body that comes from the reserve, bytes.
 const PIECE: usize = 64 * 1024;
-/// How long a purge waits until it is written. It counts at once.
+/// The longest time that a caller waits until a purge has been written. The purge is in effect at once.
 const PURGE: Duration = Duration::from_secs(5);
 
 /// The reserve of the process.
@@ -51,7 +53,7 @@ pub struct Reserve {
     settings: CacheReserve,
 }
 
-/// ReserveCounters of the reserve.
+/// The counters of the reserve.
 struct ReserveCounters {
     start: Instant,
     hits: Counter,
@@ -111,7 +113,7 @@ impl Reserve {
         Ok(Self { shared, commands, settings: settings.clone() })
     }
 
-    /// The settings with which it was started.
+    /// The settings with which the reserve was started.
     pub fn settings(&self) -> &CacheReserve {
         &self.settings
     }
@@ -120,7 +122,7 @@ impl Reserve {
         self.shared.health.is_on(self.shared.counters.start)
     }
 
-    /// Looks for the response to a request with these fields. `None` too if there is no answer in time.
+    /// Looks for the response to a request with these fields. Also returns `None` if there is no answer in time.
     pub async fn get(&self, text: &KeyText, fields: &HeaderList) -> Option<Reserved> {
         if !self.is_on() || !self.shared.purges.known.load(Ordering::Acquire) {
             return None;
@@ -128,12 +130,13 @@ impl Reserve {
         let (answer, answered) = oneshot::channel();
         let (text, fields) = (text.as_bytes().to_vec(), fields.clone());
         self.commands.try_send(ReserveCommand::Get { text, fields, answer }).ok()?;
-        // The thread keeps the time too; this is for one that does not come to it.
+        // The thread itself has a time limit; this one is for a thread that is too busy to keep it.
         let hit = timeout(self.settings.timeout + PIECE_OF_TIME, answered).await.ok()?.ok()??;
         Some(Reserved(hit))
     }
 
-    /// Writes a response, in the background. `fields` are those of the request that fetched it, `floors` the purges of the process.
+    /// Writes a response, in the background. `fields` are the fields of the request that has fetched it, `floors` the
+    /// purges of the process.
     pub fn put(&self, object: &Arc<Object>, fields: &HeaderList, floors: &Floors, now: CacheTime) {
         let head = &object.head;
         let least = i64::try_from(self.settings.least.as_secs()).unwrap_or(i64::MAX);
@@ -141,7 +144,7 @@ impl Reserve {
         if !is_worth_it || head.headers.contains(NameId::SetCookie) || object.body.len() > LARGEST {
             return;
         }
-        // Before the look at the purges: one that comes later is later than this moment, too.
+        // The moment is taken before the purges are checked: a purge after the check is then later than this moment.
         let stamp = self.shared.purges.moment();
         if !floors.admits(object) || floors.judge(object) != Effect::Live {
             return;
@@ -166,14 +169,15 @@ impl Reserve {
         }
     }
 
-    /// Purges, at once. The future ends when the purge is in the bucket, and says whether that was in time; it is tried on in any case.
+    /// Purges responses; the purge is in effect at once. The future completes with true when the purge is in the bucket,
+    /// or with false after a time limit; writing is still retried then.
     pub fn purge(&self, purge: &Purge<'_>, strength: Strength) -> impl Future<Output = bool> + Send + use<> {
         let mut bytes = Vec::new();
         purge.write(strength, Sequence::new(0), &mut bytes);
         self.repeat(&bytes)
     }
 
-    /// The same for a purge as bytes, whatever its number is.
+    /// Does the same as [`purge`](Self::purge) for a purge in the form of bytes, whose number is ignored.
     pub fn repeat(&self, purge: &[u8]) -> impl Future<Output = bool> + Send + use<> {
         let written = self.shared.purges.repeat(purge);
         self.shared.purged.notify_one();
@@ -202,11 +206,12 @@ impl Reserve {
     }
 }
 
-/// How much longer than the thread its callers wait.
+/// The time that a caller waits in addition to the thread's own time limit.
 const PIECE_OF_TIME: Duration = Duration::from_millis(50);
 
 impl Reserved {
-    /// The response as the other tiers have it. `sequence` is the number of purges before the reserve was asked.
+    /// The response in the form of the other tiers. `sequence` is the number of the latest purge before the reserve was
+    /// asked.
     pub fn object(
         self,
         secret: &Secret,

@@ -1,5 +1,5 @@
-//! The purges of the reserve. Their numbers are moments, and they are stored in the bucket with the responses, so that the next process knows
-//! them.
+//! The purges of the reserve. Their numbers are times. They are stored in the same bucket as the responses, so that
+//! the next process knows them.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,55 +12,56 @@ use tokio::sync::oneshot;
 
 use super::client::{StorageClient, StorageFailure};
 
-/// Purges that wait to be written. Beyond, one purge of everything takes their place.
+/// The most purges that wait to be written. If there are more, a purge of everything replaces them.
 const MOST_WAITING: usize = 10_000;
-/// Records of purges that are written as one at the start, when there are more.
+/// If the bucket has more records of purges than this at the start, they are merged into one record.
 const MANY: usize = 64;
 
 /// The purges.
 #[derive(Debug, Default)]
 pub(super) struct ReservePurges {
     pub floors: Floors,
-    /// The latest moment that was given away, in milliseconds since 1970.
+    /// The latest moment that was returned, in milliseconds since 1970.
     latest: AtomicU64,
-    /// `true` once those of the processes before are known. Nothing of the reserve is used before.
+    /// `true` once the purges of earlier processes have been read. Until then, no response of the reserve is used.
     pub known: AtomicBool,
     waiting: Mutex<WaitingPurges>,
 }
 
 #[derive(Debug, Default)]
 struct WaitingPurges {
-    /// The purges, each after its length.
+    /// The bytes of the waiting purges, with the length of each purge before it.
     bytes: Vec<u8>,
     count: usize,
     number: u64,
     done: Vec<oneshot::Sender<()>>,
 }
 
-/// Milliseconds since 1970.
+/// The current time, in milliseconds since 1970.
 pub(super) fn wall() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl ReservePurges {
-    /// The moment for a response that is written now. It never runs backwards in a process.
+    /// The moment for a response that is written now. Within a process, moments never go backwards.
     pub fn moment(&self) -> u64 {
         let now = wall();
         self.latest.fetch_max(now, Ordering::AcqRel).max(now)
     }
 
-    /// Purges, at once. The purge is written soon, and the receiver gets to know of that.
+    /// Purges responses; the purge is in effect at once. It is written soon; the receiver is notified then.
     pub fn purge(&self, purge: &Purge<'_>, strength: Strength) -> oneshot::Receiver<()> {
         let mut bytes = Vec::new();
         purge.write(strength, Sequence::new(0), &mut bytes);
         self.repeat(&bytes)
     }
 
-    /// The same for a purge as bytes, whatever its number is. Bytes that are no purge purge everything.
+    /// Does the same as [`purge`](Self::purge) for a purge in the form of bytes, whose number is ignored. Bytes that are
+    /// not a purge purge everything.
     pub fn repeat(&self, purge: &[u8]) -> oneshot::Receiver<()> {
         let mut waiting = self.waiting.lock();
-        // Responses with this moment or an earlier one are below the number.
+        // The purge gets a number above this moment, so that responses with this moment or an earlier one are purged.
         self.floors.advance(Sequence::new(self.moment()));
         let bytes = self.floors.repeat(purge).unwrap_or_else(|| {
             let mut all = Vec::new();
@@ -83,7 +84,7 @@ impl ReservePurges {
         written
     }
 
-    /// Writes the purges that wait, all in one object. `false` if there is nothing to write.
+    /// Writes all waiting purges in one object. Returns `false` if there is nothing to write.
     pub async fn write(&self, client: &StorageClient, prefix: &str) -> Result<bool, StorageFailure> {
         let WaitingPurges { bytes, count, number, done } = std::mem::take(&mut *self.waiting.lock());
         if count == 0 {
@@ -109,7 +110,8 @@ impl ReservePurges {
         }
     }
 
-    /// Learns the purges of the bucket that are not `seen`. Those that are older than `oldest` concern nothing any more and are removed.
+    /// Reads the purges in the bucket that are not in `seen`. Purges that are older than `oldest` are removed: no
+    /// response is so old.
     pub async fn learn(
         &self,
         client: &StorageClient,
@@ -167,7 +169,7 @@ impl ReservePurges {
         bytes.is_empty()
     }
 
-    /// Writes everything that is known as one object instead of many.
+    /// Writes all known purges as one object, which replaces the many.
     async fn merge(
         &self,
         client: &StorageClient,

@@ -1,4 +1,4 @@
-//! The thread of the reserve: requests to the storage run here, apart from the threads that serve clients.
+//! The thread of the reserve. Requests to the storage run on it, and not on the threads that serve clients.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,22 +20,22 @@ use super::{ReserveCounters, SECRET};
 
 /// The time limit of a request for which no client waits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// Records that are written at a time.
+/// The most records that are written at the same time.
 const WRITERS: usize = 8;
-/// How often a record is written before it is given up, and the pause after the first attempt, which doubles.
+/// The most attempts to write a record. `PAUSE` is the pause after the first attempt; it doubles with each further one.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
-/// Failures in a row that switch the reserve off, for this long at first and at most.
+/// This many failures in a row switch the reserve off: for `OFF` at first, and for at most `LONGEST_OFF`.
 const FAILURES: u32 = 5;
 const OFF: Duration = Duration::from_secs(10);
 const LONGEST_OFF: Duration = Duration::from_secs(300);
 /// How often the bucket is searched for purges of other processes, such as the previous one during an upgrade.
 const LEARN: Duration = Duration::from_secs(10);
-/// The pause after an attempt to write or to learn purges that failed.
+/// The pause after a failed attempt to write or to read purges.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long purges wait for others that are written with them.
+/// How long a purge waits for further purges, so that they are written together.
 const GATHER: Duration = Duration::from_millis(20);
-/// How often old records are looked for, at most.
+/// The shortest time between two searches for old records.
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// The state that the thread shares with the rest.
@@ -56,7 +56,7 @@ pub(super) enum ReserveCommand {
     Put(Box<ReserveWrite>),
 }
 
-/// A verified record that no purge concerns.
+/// A verified record that has not been purged.
 #[derive(Debug)]
 pub(super) struct ReserveHit {
     pub record: ReserveRecord,
@@ -67,16 +67,16 @@ pub(super) struct ReserveHit {
 pub(super) struct ReserveWrite {
     pub object: Arc<Object>,
     pub record: ReserveRecord,
-    /// The names and values that select it.
+    /// The names and values of the fields that select this response, if the response has `Vary`.
     pub selecting: Option<Vec<u8>>,
     pub bytes: u64,
 }
 
-/// Whether the storage works.
+/// Tracks failures of the storage.
 #[derive(Debug, Default)]
 pub(super) struct StorageHealth {
     failures: AtomicU32,
-    /// The moment at which it is tried again, in milliseconds since the start; 0 while it works.
+    /// The time at which the storage is tried again, in milliseconds since the start; 0 while the storage works.
     until: AtomicU64,
 }
 
@@ -125,7 +125,7 @@ async fn run(shared: Arc<ReserveState>, mut commands: mpsc::Receiver<ReserveComm
             ReserveCommand::Get { text, fields, answer } => {
                 tokio::spawn(async move {
                     let found = timeout(shared.timeout, shared.look(&text, &fields)).await;
-                    // The request may have continued in the meantime.
+                    // Sending fails if the request has stopped waiting meanwhile.
                     let _ = answer.send(found.unwrap_or_else(|_| {
                         shared.failed(&StorageFailure::Timeout);
                         None
@@ -204,7 +204,7 @@ impl ReserveState {
         Ok(record)
     }
 
-    /// Compares a record with the request and the purges. One that is of no use to anybody is removed.
+    /// Compares a record with the request and the purges. A record that no request can use any more is removed.
     fn judge(
         self: &Arc<Self>,
         name: &str,
@@ -213,7 +213,7 @@ impl ReserveState {
         fields: &HeaderList,
     ) -> Option<ReserveHit> {
         let now = wall();
-        // ReservePurges by a clock that was set back could not concern it.
+        // A record from the future is refused: purges of a clock that was set back would have no effect on it.
         let is_late = record.stamp > now.max(self.purges.moment()) || record.written > now;
         let age = now.saturating_sub(record.stamp);
         let restore = Restore {
@@ -236,7 +236,7 @@ impl ReserveState {
         Some(ReserveHit { record, outdated: effect == Effect::Outdated })
     }
 
-    /// Removes a record, at leisure.
+    /// Removes a record, in the background.
     fn remove(self: &Arc<Self>, name: &str) {
         let (shared, name) = (Arc::clone(self), name.to_owned());
         tokio::spawn(async move {
@@ -251,7 +251,7 @@ impl ReserveState {
         let base = envelope::name(&self.prefix, text);
         let name = match (&put.selecting, &put.object.head.vary) {
             (Some(selecting), Some(vary)) => {
-                // The list comes last, so that it names nothing that is not there.
+                // The list is written last, so that it never names a record that is missing.
                 let name = envelope::variant_name(&self.prefix, text, selecting);
                 self.write(&name, put.record.encode(&name, put.object.body.pieces().iter())).await?;
                 let before = self.read(&base).await?;
@@ -291,7 +291,7 @@ impl ReserveState {
         Ok(())
     }
 
-    /// Writes purges, and learns those of others.
+    /// Writes this process's purges, and reads those of other processes.
     async fn keep_purges(self: Arc<Self>) {
         let mut seen = HashSet::new();
         let mut learned: Option<Instant> = None;
@@ -307,10 +307,10 @@ impl ReserveState {
                 }
             }
             let pause = match self.purges.write(&self.client, &self.prefix).await {
-                // More may have come meanwhile.
+                // Further purges may have come meanwhile.
                 Ok(true) => GATHER,
                 Ok(false) if learned.is_some() => {
-                    // The end of the time is as good as a purge.
+                    // After the timeout, continue as after a purge.
                     let _ = timeout(LEARN, self.purged.notified()).await;
                     GATHER
                 }
@@ -324,7 +324,7 @@ impl ReserveState {
         }
     }
 
-    /// Removes records that are too old, again and again.
+    /// Removes records that are too old, from time to time.
     async fn sweep(self: Arc<Self>) {
         loop {
             sleep((self.keep / 4).clamp(Duration::from_secs(1), SWEEP)).await;
@@ -354,7 +354,7 @@ impl ReserveState {
     }
 }
 
-/// Seconds since 1970 of a date as lists have it: `2026-11-28T12:00:00.000Z`.
+/// Parses a date in the form of the storage's lists, `2026-11-28T12:00:00.000Z`, into seconds since 1970.
 fn seconds(date: &str) -> Option<u64> {
     let (day, time) = date.split_once('T')?;
     let number = |text: Option<&str>| text?.parse::<u64>().ok();
@@ -365,7 +365,7 @@ fn seconds(date: &str) -> Option<u64> {
     if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years that begin in March, so that the day of a leap year is the last one.
+    // Count years from March, so that the leap day is the last day of a year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)

@@ -1,8 +1,9 @@
-//! The proof that a request comes from a node of the group, and all that its owner has to know about it: one field.
+//! The field of requests between nodes of the shield. It proves that a request comes from a node of the group, and
+//! contains everything that the owner of the address has to know about the request.
 //!
-//! The field is `base64(claims).base64(HMAC-SHA256)`. The claims are JSON. Target and authority of the request belong to the signed text, so
-//! that the proof is of no use for another address. Answers carry a proof as well: an address that is no longer that of a
-//! node cannot put anything into the cache.
+//! The field is `base64(claims).base64(HMAC-SHA256)`. The claims are JSON. The signature also covers the target and
+//! the authority of the request, so that the field cannot be used for another address. Answers have a proof as well:
+//! if another server now has the address of a former node, it cannot put anything into the cache.
 
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,13 +13,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-/// The name of the field, of requests and of answers.
+/// The name of the field, in requests and in answers.
 pub const SHIELD_FIELD: &[u8] = b"Foregate-Shield";
 /// The field with the hashed tags of an answer.
 pub const TAGS_FIELD: &[u8] = b"Foregate-Shield-Tags";
-/// The longest field: heads have limits. A request with a longer one goes to the origin.
+/// The longest field, bytes, because the length of heads is limited. If the field would be longer, the origin is asked.
 const LONGEST: usize = 12 * 1024;
-/// How much the clocks of two nodes may differ, and the time for which a proof is valid: seconds.
+/// The largest accepted age of a proof, seconds. It is also the allowed difference between the clocks of two nodes.
 const VALID: u64 = 300;
 
 /// A request from one node to another.
@@ -26,7 +27,7 @@ const VALID: u64 = 300;
 pub struct NodeCall {
     /// The name of the node that asks.
     pub from: String,
-    /// A random number, to which the answer belongs.
+    /// A random number. The proof of the answer covers it, and so belongs to this call only.
     pub nonce: u64,
     /// The request to the other node.
     pub kind: CallKind,
@@ -37,7 +38,7 @@ pub struct NodeCall {
 pub enum CallKind {
     /// A response for the cache.
     Fetch(Box<FetchCall>),
-    /// The purges after this number of the log with this epoch.
+    /// The purges after this position in the log of the other node.
     Purges(LogPosition),
 }
 
@@ -50,30 +51,30 @@ pub struct LogPosition {
     pub number: u64,
 }
 
-/// The facts about a request for a response that its owner cannot see in the request itself.
+/// The facts about a fetch that the owner of the address cannot see in the request itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FetchCall {
-    /// The host that the client has asked.
+    /// The host in the client's request.
     pub host: String,
     /// The name of the site.
     pub site: String,
-    /// The pattern of the route, with its conditions.
+    /// The pattern of the route's path, and the conditions of the route.
     pub route: String,
     /// The name of the upstream.
     pub upstream: String,
     /// The text of the key.
     pub text: Vec<u8>,
-    /// The conditions of lifetimes that hold.
+    /// A bit for each condition of a lifetime in the route's settings: 1 if the condition holds.
     pub conditions: u64,
-    /// The client's request has credentials.
+    /// Set if the client's request has credentials.
     pub credentials: bool,
-    /// The client's connection uses TLS.
+    /// Set if the client's connection uses TLS.
     pub secure: bool,
     /// The client's address.
     pub client: Option<IpAddr>,
     /// The authority that a module has chosen for the origin.
     pub authority: Option<String>,
-    /// The purges that the asking node knows, by the name of the node that they come from.
+    /// The purges that the asking node has: for each node, its name and the last known position in its log.
     pub known: Vec<(String, LogPosition)>,
 }
 
@@ -98,7 +99,7 @@ impl AnswerKind {
     }
 }
 
-/// The secret of a group at work.
+/// The secret key of a group.
 #[derive(Debug)]
 pub struct CallKey(hmac::Key);
 
@@ -107,7 +108,7 @@ impl CallKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// A short name for the group in `CDN-Loop`, which no other proxy takes by chance.
+    /// A short name for the group in `CDN-Loop`, which no other proxy uses by chance.
     pub fn loop_id(&self, group: &str) -> String {
         let tag = self.tag(&[b"loop", group.as_bytes()]);
         let tag = tag.as_ref().iter().take(4).fold(String::new(), |mut text, byte| {
@@ -139,7 +140,7 @@ impl CallKey {
         (field.len() <= LONGEST).then_some(field)
     }
 
-    /// Reads the field of a request. `None` if this key has not signed it for this node, or too long ago.
+    /// Reads the field of a request. `None` if it was not signed with this key for this node, or if it is too old.
     pub fn verify(&self, field: &[u8], to: &Recipient<'_>) -> Option<NodeCall> {
         if field.len() > LONGEST {
             return None;
@@ -170,7 +171,7 @@ impl CallKey {
         URL_SAFE_NO_PAD.encode(self.tag(&[kind.word(), &nonce, &status, body]))
     }
 
-    /// Returns whether a field of an answer is that of [`prove`](Self::prove).
+    /// Returns true if a field of an answer is a valid proof, as made by [`prove`](Self::prove).
     pub fn is_proof(&self, field: &[u8], kind: AnswerKind, nonce: u64, status: u16, body: &[u8]) -> bool {
         let Ok(tag) = URL_SAFE_NO_PAD.decode(field) else { return false };
         let (nonce, status) = (nonce.to_le_bytes(), status.to_le_bytes());
@@ -191,11 +192,11 @@ pub struct Recipient<'a> {
     pub node: &'a str,
     /// The target of the request.
     pub target: &'a [u8],
-    /// Its authority.
+    /// The authority of the request.
     pub authority: &'a [u8],
 }
 
-/// The parts, each after its length.
+/// Joins the parts, with the length of each part before the part.
 fn joined(parts: &[&[u8]]) -> Vec<u8> {
     let mut all = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
     for part in parts {
@@ -205,7 +206,7 @@ fn joined(parts: &[&[u8]]) -> Vec<u8> {
     all
 }
 
-/// Seconds since 1970.
+/// The current time, in seconds since 1970.
 fn seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -27,21 +27,22 @@ const FIELD_NAME: &str = "foregate-shield";
 const AUTHORITY: &str = "shield";
 /// The time limit of a connection to a node.
 const CONNECT: Duration = Duration::from_secs(1);
-/// The time limit of an answer: nodes wait a second for news.
+/// The time limit of an answer. It is longer than a second, because a node without new purges answers only after a
+/// second.
 const ANSWER: Duration = Duration::from_secs(3);
-/// A failure after this many milliseconds says nothing about the node: this process was suspended.
+/// If a question fails only after this many milliseconds, this process was suspended, and the node may be up.
 const SUSPENDED: u64 = 5000;
-/// The pause before a node is tried again that did not answer.
+/// The pause after a failed question, before the node is asked again.
 const AGAIN: Duration = Duration::from_millis(300);
-/// How often the thread looks if its group is still the one of the process.
+/// How often the thread checks whether its group is still in use.
 const LOOK: Duration = Duration::from_millis(200);
-/// The longest answer: as many purges as one has, and the longest addresses of requests.
+/// The longest answer, bytes: the most purges of one answer, each with the longest address of a request.
 const LONGEST: usize = 16 << 20;
 
-/// The failure of a question.
+/// A question to a node that failed.
 #[derive(Debug, thiserror::Error)]
 enum FollowFailure {
-    /// The process has gone, or is ending: this node had all that it knew.
+    /// The process of the node has ended, or is ending. It had sent all its purges to this node.
     #[error("{0}")]
     Gone(String),
     /// Unknown: the node does not answer.
@@ -54,12 +55,13 @@ struct LogAnswer {
     epoch: u64,
     latest: u64,
     until: u64,
-    /// How long there has been the log, milliseconds.
+    /// The age of the log, milliseconds.
     age: u64,
     purges: Option<Vec<Vec<u8>>>,
 }
 
-/// Writes the answer to a node that asks for purges: the epoch of the log and the number of its last purge, how long there has been the log, and purges.
+/// Writes the answer to a node that asks for purges: the epoch and the age of the log, the number of its last purge,
+/// and the purges.
 pub(super) fn encode((epoch, latest): (u64, u64), age: Duration, since: &PurgesSince) -> Vec<u8> {
     let mut out = Vec::new();
     let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
@@ -90,7 +92,7 @@ fn decode(bytes: &[u8]) -> Option<LogAnswer> {
     rest.is_empty().then_some(LogAnswer { epoch, latest, until, age, purges })
 }
 
-/// Starts the thread of a group. It ends with the group, and with the cache.
+/// Starts the thread of a group. The thread ends once the group is replaced or the cache is dropped.
 pub(super) fn start(cache: &Arc<Cache>, group: Arc<ShieldGroup>) -> io::Result<()> {
     cache.shield.forget_readers(&group);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -112,7 +114,7 @@ pub(super) fn start(cache: &Arc<Cache>, group: Arc<ShieldGroup>) -> io::Result<(
 async fn follow(cache: Weak<Cache>, group: Arc<ShieldGroup>, number: usize) {
     let Some(node) = group.nodes.get(number) else { return };
     let mut link = None;
-    // Set once all entries are known of a process whose end was seen.
+    // The process of the node was seen to end, and this node has all purges of its log.
     let mut ended = false;
     let mut is_first = true;
     loop {
@@ -122,7 +124,7 @@ async fn follow(cache: Weak<Cache>, group: Arc<ShieldGroup>, number: usize) {
         let presence = match answer {
             Ok(answer) => {
                 let is_whole = answer.until == answer.latest;
-                // The log of a process that started after this one is known from its beginning.
+                // If the other process started after this one, no purge of its log is missing.
                 let is_new = position.is_none() && (is_first || answer.age < group.now());
                 let start = if is_first && position.is_none() { LogStart::Now } else { LogStart::Whole };
                 apply(&cache, &group, number, answer, (ended || is_new).then_some(start)).await;
@@ -132,7 +134,7 @@ async fn follow(cache: Weak<Cache>, group: Arc<ShieldGroup>, number: usize) {
                 ended = false;
                 Presence::Up
             }
-            // This process was suspended, and the answer came too late. The store is not used before the next one.
+            // This process was suspended, and the answer came too late. The store is not used before the next answer.
             Err(_) if group.now().saturating_sub(sent) > SUSPENDED => {
                 link = None;
                 Presence::Unknown
@@ -170,16 +172,17 @@ fn tell(group: &ShieldGroup, number: usize, failure: &FollowFailure) {
     }
 }
 
-/// From where on a log counts that this node has not followed.
+/// The position from which this node starts to follow a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LogStart {
-    /// From now on: nothing is stored yet.
+    /// The end of the log: earlier purges do not matter, because nothing is stored yet.
     Now,
-    /// From its beginning, before which nothing is missing.
+    /// The beginning of the log: no purge is missing.
     Whole,
 }
 
-/// Purges what the answer names. Without a start, the purges of a log that was not followed count as missed.
+/// Applies the purges of an answer. If the log is another one than before and there is no `start`, purges may be
+/// missing, and everything is purged.
 async fn apply(
     cache: &Arc<Cache>,
     group: &ShieldGroup,
@@ -226,7 +229,7 @@ async fn apply(
     }
 }
 
-/// Asks once, on the connection that is there or on a new one.
+/// Asks a node once, on the open connection if there is one.
 async fn ask(
     link: &mut Option<SendRequest<Empty<Bytes>>>,
     group: &ShieldGroup,
@@ -277,7 +280,7 @@ async fn connect(group: &ShieldGroup, number: usize) -> Result<SendRequest<Empty
         ServerAddress::Unix(_) | ServerAddress::Service(_) => Err(io::ErrorKind::Unsupported.into()),
     };
     let stream = stream.map_err(|error| gone(&error))?;
-    // Only slower without.
+    // If this fails, answers only come later.
     let _ = stream.set_nodelay(true);
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error))?;
     tokio::spawn(connection);

@@ -1,8 +1,9 @@
 //! The shield: a group of proxies in which one node asks the origin for each address, and the others ask that node.
 //!
-//! Each node keeps a log of its own purges, and follows the logs of the others all the time ([`follow`]). A node that has not heard from another one for a
-//! moment uses nothing from its store until it has, or until the other one is known to be away. So a node that was stopped,
-//! suspended or cut off purges what it has missed before it serves again.
+//! Each node keeps a log of its own purges, and follows the logs of the other nodes all the time ([`follow`]). If a
+//! node has not heard from another node for some seconds, it does not use its store until that node answers, or is
+//! known to be away. So a node that was stopped, suspended or cut off applies the purges that it missed before it
+//! serves stored responses again.
 
 mod call;
 mod follow;
@@ -30,31 +31,33 @@ use crate::counters::cache::{NodeFigures, ShieldFigures};
 use crate::counters::metrics::Counter;
 use crate::settings::ShieldSettings;
 
-/// A node that has said nothing for this long is asked again before the store is used. Nodes answer each second.
+/// If the last answer of a node is older than this, the store is not used before its next answer. Nodes answer each
+/// second.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long a purge waits for the nodes to confirm it. It takes effect here at once, and reaches the others in any case.
+/// How long a purge waits for the other nodes to confirm it. It takes effect on this node at once, and reaches the
+/// other nodes later if they do not confirm it in time.
 const CONFIRM: Duration = Duration::from_secs(2);
 /// A node that has not asked for purges for this long is away: no purge waits for it.
 const AWAY: Duration = Duration::from_secs(4);
-/// How long a call waits for purges that the asking node knows and this one does not.
+/// How long a request of another node waits for purges that the other node knows and this one does not.
 const CATCH_UP: Duration = Duration::from_millis(300);
-/// Purges in one answer.
+/// The most purges in one answer.
 const AT_ONCE: usize = 1000;
 
-/// The part of the process in a shield, whether it belongs to one or not.
+/// The state of the shield in this process. It exists without a group, too.
 #[derive(Debug)]
 pub struct Shield {
     log: Mutex<PurgeLog>,
     /// When the log began.
     began: Instant,
-    /// There is a new purge in the log.
+    /// Notified when there is a new purge in the log.
     news: Notify,
-    /// Another node has confirmed purges.
+    /// Notified when another node has confirmed purges.
     confirmed: Notify,
-    /// For each node by name: the position up to which it knows the log, and when it last asked.
+    /// For each node by name: the number of the last purge of this log that it knows, and when it last asked.
     readers: Mutex<HashMap<Box<str>, (u64, Instant)>>,
     group: ArcSwapOption<ShieldGroup>,
-    /// The file that keeps the positions in the logs of the others, where the store outlives the process.
+    /// The file with the positions in the logs of the other nodes. There is one only if the store outlives the process.
     positions: Positions,
     /// Counters.
     pub counters: ShieldCounters,
@@ -65,31 +68,31 @@ pub struct Shield {
 pub struct ShieldCounters {
     /// Responses that came from the node that owns their address.
     pub asked: Counter,
-    /// Requests that went to the origin directly, since the owner was away or declined.
+    /// Requests that went to the origin directly, because the node that owns the address was away or declined.
     pub direct: Counter,
-    /// Requests of other nodes that were taken.
+    /// Requests of other nodes that this node served.
     pub served: Counter,
     /// Requests on the listener of the group without a valid proof.
     pub refused: Counter,
-    /// Requests that went past the store, since purges may be missing.
+    /// Requests that did not use the store, because purges may have been missing.
     pub behind: Counter,
-    /// Purges of other nodes.
+    /// Purges of other nodes that were applied here.
     pub purges: Counter,
 }
 
-/// A group at work.
+/// A running group, as one node sees it.
 #[derive(Debug)]
 pub struct ShieldGroup {
     /// The settings.
     pub settings: Arc<ShieldSettings>,
     key: CallKey,
-    /// The member of `CDN-Loop`.
+    /// The id of the group in the field `CDN-Loop`.
     pub loop_id: String,
     nodes: Vec<NodeState>,
-    /// Purges of another node were applied.
+    /// Notified when purges of another node were applied.
     learned: Notify,
     start: Instant,
-    /// The group was replaced.
+    /// True once the group has ended or was replaced.
     over: AtomicBool,
 }
 
@@ -97,9 +100,9 @@ pub struct ShieldGroup {
 #[derive(Debug, Default)]
 struct NodeState {
     position: Mutex<Option<LogPosition>>,
-    /// When the last answered question was sent, milliseconds after the start; 0 if there was none.
+    /// When the last question that was answered was sent, milliseconds after the start of the group; 0: never.
     heard: AtomicU64,
-    /// The same for the last question, answered or not.
+    /// When the last question was sent, answered or not, in the same unit.
     tried: AtomicU64,
     presence: Mutex<Presence>,
     changed: Notify,
@@ -134,7 +137,7 @@ impl Shield {
         self.group.load_full()
     }
 
-    /// Puts a group to work, or ends the present one.
+    /// Starts the group with these settings, in place of the present one. Without settings, the present group ends.
     pub(super) fn set(&self, cache: &Arc<Cache>, settings: Option<&Arc<ShieldSettings>>) {
         let present = self.group();
         if present.as_ref().map(|group| &*group.settings) == settings.map(|settings| &**settings) {
@@ -159,7 +162,8 @@ impl Shield {
         }
     }
 
-    /// Sends a purge to the other nodes. `None` without a group. The future ends once all present nodes have it.
+    /// Sends a purge to the other nodes. `None` without a group. The future ends once all nodes that are not away have the
+    /// purge, or after the time limit.
     pub(super) fn tell(self: &Arc<Self>, purge: &[u8]) -> Option<impl Future<Output = ()> + Send + use<>> {
         let group = self.group()?;
         let number = self.log.lock().add(purge);
@@ -186,20 +190,20 @@ impl Shield {
         })
     }
 
-    /// The position in the own log.
+    /// The end of this node's own log.
     pub fn position(&self) -> LogPosition {
         let log = self.log.lock();
         LogPosition { epoch: log.epoch(), number: log.latest() }
     }
 
-    /// The purges after the position that a node knows. Waits some time for the first one.
+    /// The encoded purges that come after the position that a node knows. If there are none, it waits up to `wait` for one.
     pub async fn purges_for(&self, node: &str, position: LogPosition, wait: Duration) -> Vec<u8> {
         let mut number = position.number;
         {
             let log = self.log.lock();
             if log.epoch() == position.epoch {
                 let mut readers = self.readers.lock();
-                // Names are those of the configuration, so there are few.
+                // Only nodes of the configuration can ask, so the table stays small.
                 readers.insert(node.into(), (number, Instant::now()));
                 drop(readers);
                 self.confirmed.notify_waiters();
@@ -223,7 +227,7 @@ impl Shield {
         follow::encode((log.epoch(), log.latest()), self.began.elapsed(), &log.since(number, AT_ONCE))
     }
 
-    /// Forgets a node that is no longer in the group.
+    /// Forgets nodes that are no longer in the group.
     fn forget_readers(&self, group: &ShieldGroup) {
         self.readers.lock().retain(|name, _| group.settings.nodes.iter().any(|node| node.name == *name));
     }
@@ -305,7 +309,7 @@ impl ShieldGroup {
         self.others().all(|(_, node)| match *node.presence.lock() {
             Presence::Unknown => false,
             Presence::Up => self.is_recent(&node.heard),
-            // Unless this process was suspended meanwhile.
+            // The last attempt must be recent: if this process was suspended, the node may be back.
             Presence::Away => self.is_recent(&node.tried),
         })
     }
@@ -314,7 +318,7 @@ impl ShieldGroup {
     pub async fn away(&self, number: usize) {
         while self.is_up(number) {
             let Some(node) = self.nodes.get(number) else { return };
-            // Silence alone is no event.
+            // A node that only falls silent causes no notification.
             let _ = timeout(Duration::from_millis(500), node.changed.notified()).await;
         }
     }
@@ -324,12 +328,12 @@ impl ShieldGroup {
         owner(self.settings.nodes.iter().map(|node| &*node.name), text)
     }
 
-    /// The purges that this node knows, with its own.
+    /// The positions that this node knows in the logs of all nodes. `own` is the position in its own log.
     pub fn known(&self, own: LogPosition) -> Vec<(String, LogPosition)> {
         let nodes = self.nodes.iter().zip(&self.settings.nodes).enumerate();
         let known = nodes.filter_map(|(number, (state, node))| {
             let position = if number == self.settings.own { Some(own) } else { *state.position.lock() };
-            // One that is nowhere in a log says nothing.
+            // Epoch 0 stands for an unknown position.
             let position = position.filter(|position| position.epoch != 0)?;
             Some((node.name.to_string(), position))
         });
@@ -343,7 +347,7 @@ impl ShieldGroup {
         nodes.collect()
     }
 
-    /// Returns whether this node knows all purges that another one does. It waits a moment for missing ones.
+    /// Returns whether this node knows all purges that another node knows. Waits a moment for missing purges.
     pub async fn knows(&self, known: &[(String, LogPosition)]) -> bool {
         let caught_up = async {
             loop {
@@ -360,7 +364,7 @@ impl ShieldGroup {
     fn knows_now(&self, known: &[(String, LogPosition)]) -> bool {
         known.iter().all(|(name, theirs)| {
             let Some(number) = self.settings.nodes.iter().position(|node| *node.name == **name) else {
-                // A node that this one is not connected to.
+                // The node is not in this node's configuration.
                 return false;
             };
             if number == self.settings.own {
@@ -369,7 +373,7 @@ impl ShieldGroup {
             let Some(state) = self.nodes.get(number) else { return false };
             match *state.position.lock() {
                 Some(ours) => ours.epoch == theirs.epoch && ours.number >= theirs.number,
-                // A node that has been away since this process started, which was then with an empty store.
+                // The node has been away since this process started. The store was empty at the start, so no purge was missed.
                 None => *state.presence.lock() == Presence::Away,
             }
         })
@@ -382,7 +386,7 @@ impl ShieldGroup {
         self.key.sign(call, &to)
     }
 
-    /// Reads the field of a request to this node, from another node of the group.
+    /// Checks and reads the field of a request to this node. `None` if no other node of the group signed it.
     pub fn verify(&self, field: &[u8], target: &[u8], authority: &[u8]) -> Option<NodeCall> {
         let node = self.settings.own_name();
         let call =
@@ -391,7 +395,7 @@ impl ShieldGroup {
         is_other.then_some(call)
     }
 
-    /// The field of an answer.
+    /// The field that proves an answer to come from a node of the group.
     pub fn prove(&self, kind: AnswerKind, nonce: u64, status: u16, body: &[u8]) -> String {
         self.key.prove(kind, nonce, status, body)
     }

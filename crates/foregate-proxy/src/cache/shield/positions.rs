@@ -1,4 +1,5 @@
-//! The file `shield` in a folder of the disk tier: up to where the purges of the other nodes are in the journals of the folders.
+//! The file `shield` in a folder of the disk tier. For each other node it holds the position up to which its purges are
+//! in the journals of the folders.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,10 +13,10 @@ use super::LogPosition;
 use crate::settings::ShieldSettings;
 
 const NAME: &str = "shield";
-/// The longest file.
+/// The longest file that is read, bytes.
 const LONGEST: u64 = 64 * 1024;
 
-/// The file, where the store outlives the process.
+/// The file with the positions. There is none if the store does not outlive the process.
 #[derive(Debug)]
 pub(super) struct Positions {
     folder: Option<PathBuf>,
@@ -27,20 +28,21 @@ impl Positions {
         Self { folder, written: Mutex::default() }
     }
 
-    /// The positions at the end of the process before. Without a file that can be read, nothing is known of any node: its purges count as missed.
+    /// The positions at the end of the previous process. If the file cannot be read, the positions of all nodes are
+    /// unknown, and their purges count as missed.
     pub fn read(&self, settings: &ShieldSettings) -> HashMap<String, LogPosition> {
         let Some(folder) = &self.folder else { return HashMap::new() };
         let mut text = String::new();
         let file = crate::files::open_to_read(&folder.join(NAME));
         let read = file.and_then(|file| file.take(LONGEST).read_to_string(&mut text));
         read.ok().and_then(|_| parse(&text)).unwrap_or_else(|| {
-            // Logs have random epochs, so none is this one.
+            // Logs have random epochs, so no log has epoch 0.
             let nowhere = LogPosition { epoch: 0, number: 0 };
             settings.nodes.iter().map(|node| (node.name.to_string(), nowhere)).collect()
         })
     }
 
-    /// Writes them, once the purges up to there are in the journals. It blocks.
+    /// Writes the positions. Call it once the purges up to them are in the journals. It blocks.
     pub fn write(&self, positions: &HashMap<String, LogPosition>) {
         let Some(folder) = &self.folder else { return };
         let mut written = self.written.lock();

@@ -45,7 +45,7 @@ pub(crate) fn duration_bucket(micros: u64) -> usize {
     DURATION_BUCKETS.iter().position(|end| micros <= *end).unwrap_or(DURATION_BUCKETS.len())
 }
 
-/// How long something took that happens with every request.
+/// A histogram of durations that are recorded with every request.
 #[derive(Debug, Default)]
 pub struct DurationHistogram {
     shards: [PaddedCounters<DurationShard>; SHARDS],
@@ -59,7 +59,7 @@ struct DurationShard {
 }
 
 impl DurationHistogram {
-    /// Records one.
+    /// Records a duration.
     pub fn record(&self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let bucket = duration_bucket(micros);
@@ -78,7 +78,7 @@ impl DurationHistogram {
     }
 }
 
-/// The requests of a route.
+/// Counters of a route.
 #[derive(Debug, Default)]
 pub struct RouteCounters {
     /// The durations of the requests.
@@ -121,7 +121,7 @@ pub(crate) struct DurationExemplar {
 }
 
 impl Exemplars {
-    /// Takes a request with a recorded trace.
+    /// Stores a request with a recorded trace, in place of the last one in the same bucket.
     pub fn take(&self, trace: [u8; 16], duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let mut set = self.0.lock();
@@ -136,7 +136,7 @@ impl Exemplars {
     }
 }
 
-/// The duration of something that only some requests do.
+/// A histogram of durations that only some requests have.
 #[derive(Debug, Default)]
 pub struct WaitHistogram {
     buckets: [AtomicU64; BLOCKED_BUCKETS.len() + 1],
@@ -144,7 +144,7 @@ pub struct WaitHistogram {
 }
 
 impl WaitHistogram {
-    /// Records one.
+    /// Records a duration.
     pub fn record(&self, span: Duration) {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BLOCKED_BUCKETS.iter().position(|end| nanos <= *end).unwrap_or(BLOCKED_BUCKETS.len());
@@ -158,8 +158,8 @@ impl WaitHistogram {
     }
 }
 
-/// How long responses took to begin, from the first byte of their requests on. Recorded only on
-/// demand: it is for comparing two versions of the program.
+/// How long after the first byte of their requests responses began. Recorded only on demand, to compare two versions of
+/// the program.
 #[derive(Debug)]
 pub struct Latencies {
     watched: AtomicBool,
@@ -175,12 +175,12 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// From now on they are recorded, or no longer.
+    /// Starts or stops the recording.
     pub fn watch(&self, watched: bool) {
         self.watched.store(watched, Ordering::Relaxed);
     }
 
-    /// Records one, of a request that began at that time.
+    /// Records the response to a request whose first byte arrived at `began`.
     #[inline]
     pub fn record(&self, began: Instant) {
         if self.watched.load(Ordering::Relaxed) {
@@ -199,17 +199,17 @@ impl Latencies {
     }
 }
 
-/// The duration of polls. Every poll is recorded, so each thread has a part that only it writes,
+/// A histogram of the durations of polls. Because every poll is recorded, each thread has a part that only it writes,
 /// without locked instructions.
 #[derive(Debug)]
 pub(crate) struct BlockedHistogram {
-    /// Tells a thread whether the part that it has is one of this histogram.
+    /// Identifies this histogram: a thread checks whether its part belongs to it.
     id: u64,
-    /// One for each thread that has ever recorded; those of ended threads stay, because they count.
+    /// One part for each thread that has ever recorded a poll. Parts of ended threads are kept, because their polls count.
     parts: Mutex<Vec<Arc<BlockedPart>>>,
 }
 
-/// Polls by how long they took; the last bucket has no end.
+/// The polls of one thread by their duration; the last bucket has no upper end.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct BlockedPart {
@@ -235,7 +235,7 @@ impl BlockedHistogram {
                 *owner = self.id;
                 self.parts.lock().push(Arc::clone(part));
             }
-            // Nearly all polls end in the first bucket.
+            // A linear search is fast: nearly all polls belong to the first bucket.
             let bucket =
                 BLOCKED_BUCKETS.iter().position(|end| nanos <= *end).unwrap_or(BLOCKED_BUCKETS.len());
             let add = |to: &AtomicU64, n: u64| {

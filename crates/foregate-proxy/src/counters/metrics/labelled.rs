@@ -7,8 +7,7 @@ use parking_lot::Mutex;
 
 use super::ERRORS_LIMIT;
 
-/// Names that sites, upstreams and servers each may have as labels. Beyond, they share the label
-/// [`OTHER`].
+/// The most labels for sites, and as many for upstreams and for servers. Further names share the label [`OTHER`].
 pub(super) const LABELS_LIMIT: usize = 1000;
 /// The label of entries without a label of their own.
 pub(super) const OTHER: &str = "other";

@@ -1,5 +1,5 @@
-//! A response that is not stored, or that has to be validated: one request leads the fetch, the
-//! others follow it.
+//! Fetches a response that is not stored, or that has to be validated. One request leads the fetch, and other requests
+//! for the response follow it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ use crate::link::{CachedLink, Link, StoredBody};
 use crate::settings::{BufferResponses, CacheSettings};
 use crate::upstream::{Origin, named};
 
-/// Interim responses that wait for their client. Further ones are left out.
+/// The most interim responses that wait for their client. Further ones are dropped.
 const INTERIM: usize = 7;
-/// The longest response that a client gets as a whole that has asked for a part, rather than that the origin is asked
-/// again: bytes.
+/// If a client has asked for a part and the fetch brings a whole response that is not stored, the client gets the whole
+/// response up to this length, bytes. For a longer response the origin is asked again.
 const WHOLE_MOST: u64 = 256 << 10;
-/// The part of a body without a length that is kept for slow readers, in memory and in a file. Beyond it, the other readers
-/// wait some time, and then the slow one is cut off.
+/// How much of a body of unknown length is kept for a slow reader, in memory and in a file. If a reader falls back
+/// further, the other readers wait some time, and then the slow reader is cut off.
 const AHEAD: BufferResponses = BufferResponses { memory: 128 << 10, size: 1 << 30 };
-/// How often a request joins fetches that come to nothing. Beyond, it fetches for itself.
+/// How often a request joins a fetch again after one without a result. After that it goes to the origin on its own.
 const ROUNDS: usize = 8;
 
 /// A response that has to be fetched.
@@ -47,12 +47,12 @@ pub(super) struct NeededResponse {
     /// The key under which the fetch is shared.
     shared: Key,
     demands: Demands,
-    /// The fields of the client's request, as the cache looks at them.
+    /// The fields of the client's request that the cache uses: those before it was prepared for the origin.
     fields: HeaderList,
     stale: Option<Arc<Object>>,
-    /// The client gets the stale response in the meantime, with this outcome.
+    /// Set if the client gets the stale response while the fetch runs; the outcome to record for it.
     meanwhile: Option<CacheOutcome>,
-    /// The request has its final form for the origin.
+    /// True if the request has its final form for the origin.
     prepared: bool,
 }
 
@@ -79,7 +79,7 @@ impl NeededResponse {
         Box::new(Self { text, key, shared, demands, fields, stale, meanwhile, prepared: false })
     }
 
-    /// Fetches it, or waits for another request's fetch.
+    /// Fetches the response, or waits for another request's fetch of it.
     pub async fn fetch(
         mut self,
         exchange: &mut Exchange<'_>,
@@ -136,7 +136,7 @@ impl NeededResponse {
         Ok(self.pass(upstream))
     }
 
-    /// A fetch may have ended since the store was asked.
+    /// Looks in memory again, because a fetch may have ended since the first lookup.
     fn look_again(&self, exchange: &Exchange<'_>) -> Option<Arc<Object>> {
         let cache = &exchange.proxy.cache;
         let MemoryLookup::Object { object, outdated } = cache.store.get(self.key, &self.text, &self.fields)
@@ -146,8 +146,8 @@ impl NeededResponse {
         (reuse(&object.head, &self.demands, outdated, cache.time()) == Reuse::Fresh).then_some(object)
     }
 
-    /// Begins a fetch in a task of its own. The error is the step that follows where the request
-    /// goes to no origin.
+    /// Begins a fetch in a separate task. If the request turns out not to go to an origin, the inner error is the next
+    /// step.
     async fn lead(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -289,7 +289,7 @@ impl NeededResponse {
         Ok(None)
     }
 
-    /// Returns whether an object is the one that was to be validated, with a new head.
+    /// Returns whether an object is the validated stale response: the same body with a new head.
     fn is_refreshed(&self, object: &Object) -> bool {
         let same = |stale: &Arc<Object>| match (stale.body.pieces().first(), object.body.pieces().first()) {
             (Some(one), Some(other)) => one.as_ptr() == other.as_ptr(),
@@ -299,13 +299,13 @@ impl NeededResponse {
         self.stale.as_ref().is_some_and(same)
     }
 
-    /// Returns whether the stale response hides a failure of the origin.
+    /// Returns whether the stale response may be served in place of a failure of the origin.
     fn covers_failure(&self, exchange: &Exchange<'_>) -> bool {
         let now = exchange.proxy.cache.time();
         self.stale.as_ref().is_some_and(|stale| stale.head.covers_failure(Failure::NoResponse, now))
     }
 
-    /// The request goes to the origin for itself.
+    /// The step with which the request goes to the origin on its own, past the cache.
     fn pass(&self, upstream: usize) -> Step {
         if self.prepared { Step::Ask } else { Step::Prepare(upstream) }
     }
@@ -348,7 +348,7 @@ impl NeededResponse {
         let length = stated_length(head);
         let mut answered = answer(exchange, head, &self.demands, Some(&mut self.fields), length);
         if let Content::Parts(_) = answered.content {
-            // They may be in any order, so the whole is sent.
+            // The parts may be in any order, and the body arrives in its own order, so all of it is sent.
             answered = answer(exchange, head, &self.demands, Some(&mut self.fields), None);
         }
         if let Some(cached) = &mut exchange.rare.cached {
@@ -367,14 +367,15 @@ impl NeededResponse {
         };
         let mut link = Link::Cached(Box::new(CachedLink::shared(follow, part)));
         if length.is_none() {
-            // It may be too long for the store. The readers share a window then, and a slow one must not hold up the others.
+            // The body may be too long for the store. Then the readers share a window, and without a buffer a slow reader
+            // would hold up the others.
             send::receive_ahead(exchange, &mut link, AHEAD);
         }
         exchange.response_is_from(MadeBy::Upstream);
         shape_or_send(exchange, BodySource::Cached(link, framing))
     }
 
-    /// Takes a response that is not stored, which the fetch has handed on.
+    /// Answers with a response that is not stored, and that the fetch has handed over with its connection.
     fn take(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -384,11 +385,11 @@ impl NeededResponse {
         let OriginAnswer { upstream, origin, length } = answer;
         let is_short = matches!(length, BodyLength::Fixed(0..=WHOLE_MOST));
         if head.status == 200 && self.fields.contains(NameId::Range) && !is_short {
-            // The client wants a part of it, for which the origin has not been asked.
+            // The client wants only a part, and the fetch has asked for the whole response.
             upstream.connections.drop_rest(origin);
             return Ok(Step::Ask);
         }
-        // A rule may have sent the request to another upstream, to which the connection belongs.
+        // A retry rule may have chosen another upstream. The connection belongs to that one.
         let answering = exchange.config.upstreams.iter().find(|known| Arc::ptr_eq(known, &upstream));
         if let (Some(ask), Some(answering)) = (&mut exchange.ask, answering) {
             ask.upstream = answering;
@@ -414,7 +415,8 @@ impl NeededResponse {
     }
 }
 
-/// The client's conditions, which the origin has not seen, turn a response that has arrived into one without a body.
+/// Answers without a body, because the client's conditions demand it. The origin has not seen these conditions, and its
+/// body is dropped.
 fn refuse_body(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength, status: u16) -> Step {
     if let Some(upstream) = exchange.upstream() {
         upstream.connections.drop_rest(origin);
@@ -452,9 +454,9 @@ async fn wait(
             }
         }
         match follow.poll_head(cx) {
-            // The response comes by hand.
+            // The fetch hands the response over through `hand`.
             Poll::Ready(FollowedHead::Uncacheable) if hand.is_some() => {}
-            // The leader gets an error directly, too.
+            // The fetch hands the error over through `hand`, too.
             Poll::Ready(FollowedHead::Failed(FetchFailure::Origin)) if hand.is_some() => {}
             Poll::Ready(head) => return Poll::Ready(Ok(WaitResult::Head(head))),
             Poll::Pending => {}

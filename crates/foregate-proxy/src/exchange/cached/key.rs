@@ -11,7 +11,7 @@ use crate::message::request::Request;
 use crate::settings::{Action, CacheSettings};
 use crate::shelf;
 
-/// The memory of a key's parts, used again for the next one.
+/// Memory for the parts of a key, reused for the next key.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct KeyScratch {
     text: KeyText,
@@ -25,7 +25,7 @@ pub(super) struct StorePlace {
     pub text: KeyText,
     /// The key.
     pub key: Key,
-    /// The query that belongs to the key, where the request has another one.
+    /// The query of the key, if it differs from the request's query.
     query: Option<Option<Vec<u8>>>,
     scratch: Box<KeyScratch>,
 }
@@ -43,7 +43,7 @@ impl StorePlace {
         let has_query = settings.query.apply(request.target.query(), &mut scratch.query);
         let query = has_query.then_some(&*scratch.query);
         if let Some(conditions) = exchange.routed.route.and_then(|route| route.conditions.as_ref()) {
-            // Another route answers other requests for the same path.
+            // Another route may answer requests for the same path under other conditions.
             additions
                 .push(format!("{conditions:?}{:?}{:?}", conditions.port, conditions.listeners).into_bytes());
         }
@@ -51,8 +51,7 @@ impl StorePlace {
             && (route.action != Action::Proxy(upstream) || request.target.is_rewritten())
             && let Some(chosen) = exchange.config.upstreams.get(upstream)
         {
-            // A step has chosen another upstream than the route's, or another path: its responses are
-            // others.
+            // A step has chosen another upstream or another path than the route's, which has other responses.
             additions.push(chosen.settings.name.as_bytes().to_vec());
         }
         if request.target.is_rewritten() {
@@ -75,17 +74,17 @@ impl StorePlace {
         Self { text, key, query, scratch }
     }
 
-    /// The place that another node has found.
+    /// The place for a key that another node of the shield has computed.
     pub fn given(exchange: &Exchange<'_>, text: KeyText) -> Self {
         let key = text.key(&exchange.proxy.cache.secret);
         Self { text, key, query: None, scratch: shelf::take(&SCRATCH).unwrap_or_default() }
     }
 
-    /// The origin gets the query of the key: if only the origin saw a parameter, one client could choose the response
-    /// of all.
+    /// Replaces the query for the origin by the query of the key. If the origin saw parameters that the key leaves out, one
+    /// client could choose the response for all.
     pub fn forward_query(&self, exchange: &mut Exchange<'_>) {
         if let Some(query) = &self.query {
-            // A path that was understood is understood again.
+            // The path stays the same, and it was parsed before, so this cannot fail.
             let _ = exchange.request.target.rewrite(
                 None,
                 Some(query.as_deref().unwrap_or_default()),
@@ -94,7 +93,7 @@ impl StorePlace {
         }
     }
 
-    /// Leaves the memory to the next key.
+    /// Keeps the memory for the next key.
     pub fn put_back(self) {
         let Self { text, mut scratch, .. } = self;
         scratch.text = text;
@@ -118,15 +117,15 @@ pub(super) fn uri<'r>(request: &'r Request, query: Option<&'r [u8]>) -> Uri<'r> 
 /// The values of a route's expressions for a request.
 #[derive(Debug, Default)]
 pub(super) struct RouteValues {
-    /// The request bypasses the cache.
+    /// True if the request bypasses the cache.
     pub bypass: bool,
     /// The additions to the key.
     pub additions: Vec<Vec<u8>>,
-    /// The conditions of lifetimes that hold, a bit each.
+    /// The conditions for lifetimes: bit `n` is set if condition `n` holds.
     pub ttl_conditions: u64,
 }
 
-/// Evaluates them.
+/// Evaluates the expressions of the route's cache.
 pub(super) fn evaluate(
     exchange: &mut Exchange<'_>,
     settings: &CacheSettings,
@@ -158,7 +157,7 @@ pub(super) fn evaluate(
     Ok(evaluated)
 }
 
-/// A value that is absent is another one than an empty one.
+/// Encodes a value for the key. An absent value differs from an empty one.
 fn addition(value: Option<&[u8]>) -> Vec<u8> {
     let mut addition = vec![u8::from(value.is_some())];
     addition.extend_from_slice(value.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The part of the cache in an exchange.
+//! The state of the cache in an exchange.
 
 use std::sync::Arc;
 
@@ -7,25 +7,26 @@ use foregate_cache::{Forward, Object};
 use crate::cache::FetchRecord;
 use crate::counters::cache::CacheOutcome;
 
-/// The part of the cache in an exchange.
+/// The state of the cache in an exchange.
 #[derive(Debug)]
 pub(in crate::exchange) struct CachePart {
     /// How the request was handled.
     pub outcome: CacheOutcome,
-    /// Why, in a word, where that is not plain: the reason for a bypass, or for not storing.
+    /// A word for the reason, if the outcome does not say it: why the cache was bypassed, or why the response was not
+    /// stored.
     pub reason: Option<&'static str>,
     pub(super) forward: Forward,
-    /// The stored response that a HEAD did not get, since it was stale.
+    /// The stored response that a HEAD did not get because it was stale.
     pub(super) stale: Option<Arc<Object>>,
-    /// The request waited for the fetch of another one.
+    /// True if the request waited for the fetch of another request.
     pub(super) collapsed: bool,
-    /// The request waited for a fetch that failed, and gets a stale response.
+    /// True if the request waited for a fetch that failed, and gets a stale response.
     pub(super) failed: bool,
     /// The attempts of the fetch that this request caused.
     pub fetched: Option<Box<FetchRecord>>,
-    /// The response of the fetch is stored.
+    /// True if the response of the fetch is stored.
     pub(super) stored: bool,
-    /// The path of the client's request, where the origin gets another one.
+    /// The path of the client's request, if the origin gets another path.
     pub(super) path: Option<Vec<u8>>,
 }
 

@@ -76,7 +76,7 @@ fn purge(exchange: &Exchange<'_>, settings: &CacheSettings) -> Result<Vec<Record
     };
     let raw = exchange.request.target.query();
     let address = uri(exchange.request, if whole.is_some() { raw } else { has_query.then_some(&*query) });
-    // An application asks in the clear, wherever its clients do.
+    // The application may send the purge over HTTP although clients use HTTPS, so both addresses are purged.
     let mut recordings = Vec::new();
     for scheme in [Scheme::Http, Scheme::Https] {
         let address = Uri { scheme, ..address };

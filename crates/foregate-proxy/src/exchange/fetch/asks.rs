@@ -1,4 +1,4 @@
-//! One fetch: the request of a step, its response, and the body of that.
+//! One fetch: the request of a step, and its response with the body.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
 
-/// A request with its body in memory that no client waits for: that of a step, or a copy.
+/// A request that no client waits for, with its body in memory: the request of a step, or a copy of a client's request.
 pub(super) struct StepAsks<'e> {
     request: Request,
     pub head: ResponseHead,
     body: &'e [u8],
-    /// How much of the body the origin has got, and since when nothing of it has moved.
+    /// The number of bytes of the body that the origin has got, and the time of the last progress.
     sent: usize,
     since: Instant,
-    /// The origin has got the whole body.
+    /// True if the origin has got the whole body.
     pub finished: bool,
     timer: Timer,
 }
 
 impl<'e> StepAsks<'e> {
-    /// Nothing has been sent yet.
+    /// A request of which nothing has been sent yet.
     pub fn new(upstream: &Upstream, request: Request, body: &'e [u8]) -> Self {
         Self {
             request,
@@ -71,7 +71,7 @@ impl Asker for StepAsks<'_> {
             origin.finish(&HeaderList::new()).map_err(Error::Origin)?;
         }
         if let Poll::Ready(Err(_)) = origin.poll_flush(cx) {
-            // An origin may close its side and still have an answer for us, which comes next.
+            // An origin may close its side and still have sent a response, which is read next.
         }
         Ok(true)
     }
@@ -98,9 +98,8 @@ impl Asker for StepAsks<'_> {
     }
 }
 
-/// Makes the fetch of a step, with retries as far as that is safe. Connections are made on the
-/// account of `client`, attempts are a part of `span`, and `share` is the memory of the answer's body. It ends by the deadline,
-/// which is `ask.timeout` away.
+/// Makes the fetch of a step, with retries if they are safe. It opens connections on the account of `client`, records
+/// attempts under `span`, and counts the answer's body in `share`. It ends by `deadline`, which is `ask.timeout` away.
 pub(super) async fn make(
     upstream: &Arc<Upstream>,
     (request, ask): (Request, &FetchRequest),
@@ -141,8 +140,8 @@ pub(super) async fn make(
     Ok(FetchResponse { status: head.status, fields: fields.collect(), body: body?.into() })
 }
 
-/// The terms for a request that no client waits for. Steps of different clients may ask the same, and copies of their
-/// requests go to the same servers: no user is bound to a connection that they have used.
+/// The terms for a request that no client waits for. Such requests of different clients share connections, so no
+/// connection may be bound to one user.
 pub(super) fn terms<'a>(addresses: &'a Addresses, handed_over: Option<&'a Vec<u8>>) -> OpeningTerms<'a> {
     OpeningTerms {
         fresh: false,
@@ -169,7 +168,7 @@ pub(super) async fn final_head(
     }
 }
 
-/// Receives a body of at most `limit` bytes. The outer error is the connection's.
+/// Receives a body of at most `limit` bytes. The outer error means that the connection failed.
 async fn receive(
     origin: &mut Origin,
     length: BodyLength,

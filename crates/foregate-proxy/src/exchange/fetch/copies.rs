@@ -20,7 +20,7 @@ use crate::upstream::{Addresses, Ask, Upstream};
 ///
 /// # Errors
 ///
-/// There is none, or not all of it.
+/// There is no response, or it is incomplete.
 pub(crate) async fn observe(
     upstream: &Arc<Upstream>,
     request: Request,

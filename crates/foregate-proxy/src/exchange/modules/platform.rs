@@ -1,4 +1,4 @@
-//! The exchange as a platform of the runner: the threads of steps, and counting.
+//! The exchange as the platform of the runner. It decides on which thread steps run, and counts them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,25 +21,25 @@ use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
 use crate::proxy::Proxy;
 use crate::time::clock;
 
-/// An exchange that runs steps, as far as nothing has to be waited for.
+/// An exchange that runs steps until one has to wait for something.
 pub(in crate::exchange) struct ExchangePlatform<'e> {
     proxy: &'e Proxy,
     view: View<'e>,
     state: &'e mut State,
     which: Which,
-    /// The steps have got the time.
+    /// True once the steps have got the time.
     is_told: bool,
     /// Set if any step is watched.
     is_watched: bool,
     /// When the last step has ended, if steps are timed.
     since: Option<Instant>,
-    /// A step under measurement of processor time, with the time before its run.
+    /// The step whose processor time is being measured, its input, and the processor time before its run.
     suspect: Option<(&'e StepCounter, StepInput, Duration)>,
-    /// Why a step that was away has no verdict.
+    /// The error because of which a step on another thread has no verdict.
     lost: Option<Error>,
-    /// The spans, where the trace of the request is recorded.
+    /// The spans, if the trace of the request is recorded.
     spans: Option<&'e mut ExchangeSpans>,
-    /// The files that lines have gone to.
+    /// The log files for which steps have written lines.
     pub logs: Vec<LogId>,
 }
 
@@ -58,7 +58,7 @@ impl<'e> ExchangePlatform<'e> {
         self.proxy.steps.get(planned.step)
     }
 
-    /// Where a step runs that is not simply light, or is watched.
+    /// Decides where a step runs that is heavy, reads a file, or is watched.
     fn place_of(&mut self, entry: &Entry, planned: &PlannedStep) -> StepPlace {
         let began = self.began();
         let Some(counters) = self.counters(planned) else { return StepPlace::Asked };
@@ -73,7 +73,7 @@ impl<'e> ExchangePlatform<'e> {
             return StepPlace::Asked;
         }
         if self.reads_file(entry) || counters.is_slow(|| self.view.input_of(planned), began) {
-            // On its worker it would hold up the requests of others, also those of other routes.
+            // On its worker the step would delay other requests, including those of other routes.
             let when_full = if entry.decl().optional { WhenFull::Shed } else { WhenFull::Error };
             return StepPlace::Elsewhere { when_full, wait: LONGEST_WAIT };
         }
@@ -81,7 +81,8 @@ impl<'e> ExchangePlatform<'e> {
         StepPlace::Here
     }
 
-    /// Returns true if steps may run on another thread: the end of an exchange waits for none.
+    /// Returns true if steps may run on another thread. In the phase `log` they may not, because the end of an exchange
+    /// does not wait.
     fn may_leave(&self) -> bool {
         matches!(self.which, Which::All | Which::OfRefused)
     }
@@ -92,8 +93,8 @@ impl<'e> ExchangePlatform<'e> {
         self.view.facts.spool.is_some() && entry.reads_body()
     }
 
-    /// Measures the time before a suspected step runs, and its input: the step may lengthen the
-    /// head.
+    /// Before a suspected step runs, notes the processor time and the step's input. The input is noted now, because the
+    /// step may make the head longer.
     fn suspect(&mut self, counters: &'e StepCounter, planned: &PlannedStep) {
         if counters.is_suspected(self.began()) {
             self.suspect = Some((counters, self.view.input_of(planned), clock::thread_time()));
@@ -115,14 +116,14 @@ impl<'e> ExchangePlatform<'e> {
         }
     }
 
-    /// The steps of the last phase have run.
+    /// Ends the span of the last phase, whose steps have run.
     pub(super) fn ends(&mut self) {
         if let Some(spans) = &mut self.spans {
             spans.end_phase();
         }
     }
 
-    /// How a step's end of the request ends the exchange.
+    /// Converts a step's end of the request into the end of the exchange.
     pub(super) fn ended(&mut self, ended: module::StepEnd) -> ExchangeEnd {
         match ended {
             module::StepEnd::Answer(response, _) if response.too_long => {
@@ -256,8 +257,8 @@ impl module::Platform for ExchangePlatform<'_> {
             Fault::Panicked => {
                 self.proxy.metrics.panics.inc();
                 counters.panics.inc();
-                // Requests need the other steps: leaving such a step out would let one crafted
-                // request cause an outage for all.
+                // Only optional steps are suspended after panics. If a required step were suspended, one client could cause an
+                // outage for all with crafted requests.
                 if entry.decl().optional {
                     counters.panicked(now().steady_ms);
                 }
@@ -271,8 +272,8 @@ impl module::Platform for ExchangePlatform<'_> {
 }
 
 impl View<'_> {
-    /// The input of a step: settings, and the size of the request, without the part in a file:
-    /// steps that read that never run on workers.
+    /// The input of a step: its settings, and the size of the request. A body in a file does not count, because steps that
+    /// read it never run on workers.
     pub(in crate::exchange) fn input_of(&self, planned: &PlannedStep) -> StepInput {
         let head = self.request.head.headers.arena_len() + self.request.head.target().len();
         let size = head + self.facts.body().len();
@@ -286,8 +287,7 @@ impl View<'_> {
 }
 
 impl Exchange<'_> {
-    /// The exchange as a platform of some steps, and the runner of all; `None` where the route uses
-    /// none.
+    /// The exchange as a platform for the steps of `which`, and the runner; `None` if the route uses no steps.
     pub(in crate::exchange) fn platform(
         &mut self,
         which: Which,

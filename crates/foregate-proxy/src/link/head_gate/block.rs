@@ -9,7 +9,7 @@ use h2::Reason;
 use crate::transport::buffer::Buffer;
 use crate::transport::frames::{Frame, HEADER, flag, kind};
 
-/// Memory for decoding that a thread keeps, in bytes.
+/// The most memory for decoding that a thread keeps, in bytes.
 const KEPT_SCRATCH: usize = 64 * 1024;
 
 /// Returns true if a block exceeds its limits. The number and length of a head's fields are checked
@@ -30,28 +30,29 @@ pub(super) fn is_too_large(
     }
 }
 
-/// The block, in one frame, that replaces a block which must not reach `h2`.
+/// The block that replaces one which must not reach `h2`. It fits into one frame.
 pub(super) fn replacement(
     inspected: &InspectedBlock<'_>,
     section: Option<Section>,
     frame_limit: usize,
 ) -> Result<Vec<u8>, Reason> {
     let mut block = Vec::new();
-    // A stream that is over cannot be reset any more: the connection would be at fault.
+    // A substitute makes `h2` reset the stream. On a stream that is over, it would be an error of the
+    // connection, so a harmless block is used there.
     let made = match section {
         Some(_) => inspected.substitute(&mut block),
         None => inspected.harmless(&mut block),
     };
-    // A malformed message may end the connection (RFC 9113, section 5.4), and has to where no frame
-    // can stand in for it.
+    // A malformed message may end the connection (RFC 9113, section 5.4). Without a replacement that
+    // fits into a frame, it has to.
     if !made || block.len() > frame_limit {
         return Err(Reason::PROTOCOL_ERROR);
     }
     Ok(block)
 }
 
-/// The part of a block in a HEADERS frame, and the stream on which its own depends (RFC 9113,
-/// section 6.2).
+/// The part of a block in a HEADERS frame, and the stream on which the frame's stream depends (RFC
+/// 9113, section 6.2).
 pub(super) fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8], Option<u32>), Reason> {
     let mut fragment = frames.get(HEADER..HEADER + frame.length).unwrap_or_default();
     let mut padding = 0;
@@ -70,7 +71,7 @@ pub(super) fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8],
     Ok((fragment.get(..length).unwrap_or_default(), depends))
 }
 
-/// How many CONTINUATION frames there are after the first frame. All of them are there.
+/// The number of CONTINUATION frames after the first frame. All frames of the block have arrived.
 pub(super) fn continuations(frames: &[u8], first: &Frame) -> usize {
     let mut rest = frames.get(HEADER + first.length..).unwrap_or_default();
     let mut count = 0;
@@ -81,7 +82,7 @@ pub(super) fn continuations(frames: &[u8], first: &Frame) -> usize {
     count
 }
 
-/// Writes a block as that of a HEADERS frame, in frames of `limit` bytes at most.
+/// Writes a block in place of that of a HEADERS frame, in frames of at most `limit` bytes.
 pub(super) fn write_head(block: &[u8], frame: &Frame, limit: usize, out: &mut Buffer) -> Result<(), Reason> {
     let (mut kind, mut flags, mut rest) = (kind::HEADERS, frame.flags & flag::END_STREAM, block);
     loop {

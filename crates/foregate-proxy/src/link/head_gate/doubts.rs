@@ -1,26 +1,27 @@
-//! Frames that are many or few by the timing of an origin's reads and writes.
+//! Rate limit for frames that an honest origin may also send, in numbers that depend on its timing.
 //!
 //! An honest origin may open windows in small steps, send empty pieces, and continue a stream for a
-//! moment after our reset: on a connection that many clients share, these are many. So only a rate
-//! that takes a good part of a processor, without an explanation by our own frames, is a flood.
+//! moment after our reset. On a connection that many clients share, such frames add up. They count as
+//! a flood only if our own frames do not explain them and if handling them takes a good part of a
+//! processor.
 
 use std::time::Instant;
 
 use crate::transport::meter::{Flood, TokenBucket};
 
-/// Frames that nothing explains, at once and a second. `h2` takes some 100,000 of them a second
-/// with half of a processor.
+/// The unexplained frames that are allowed at once ([`BURST`]) and per second ([`RATE`]). `h2` handles
+/// some 100,000 of them a second with half of a processor.
 const BURST: u32 = 20_000;
 const RATE: u32 = 2_000;
-/// The largest credit by explanations.
+/// The most frames that can be explained in advance.
 const MOST: u64 = 1 << 20;
-/// One of our DATA frames explains this many frames, and one more for each of these bytes.
+/// Each of our DATA frames explains this many frames, plus one for every [`BYTES`] bytes of its data.
 const PER_DATA: u64 = 4;
 const BYTES: usize = 64;
-/// The credit of a stream that we have reset, for frames in flight.
+/// Each of our resets explains this many frames, which the origin had sent before it saw the reset.
 const PER_RESET: u64 = 1024;
 
-/// Counts them.
+/// Counts the frames whose meaning is uncertain.
 #[derive(Debug)]
 pub(super) struct Doubts {
     unexplained: TokenBucket,
@@ -32,12 +33,12 @@ impl Doubts {
         Self { unexplained: TokenBucket::new(BURST, RATE, now), explained: 0 }
     }
 
-    /// We have sent DATA of this many bytes.
+    /// Records that we have sent DATA of this many bytes.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.explain(PER_DATA + (bytes / BYTES) as u64);
     }
 
-    /// We have reset a stream.
+    /// Records that we have reset a stream.
     pub(super) fn reset(&mut self) {
         self.explain(PER_RESET);
     }

@@ -1,22 +1,22 @@
-//! Padding that is hidden from `h2`, and the window that it used.
+//! Padding that is hidden from `h2`, and the flow-control window that the padding used.
 
 use crate::transport::buffer::Buffer;
 use crate::transport::frames::kind;
 
-/// The most by which a WINDOW_UPDATE opens a window (RFC 9113, section 6.9.1).
+/// The largest increment of a WINDOW_UPDATE (RFC 9113, section 6.9.1).
 const LARGEST_WINDOW: u32 = u32::MAX >> 1;
 
-/// The window used by padding and not returned.
+/// The window that padding has used and that is not returned yet.
 #[derive(Debug, Default)]
 pub(super) struct Padding {
-    /// Padding in the connection's window.
+    /// The bytes of the connection's window that padding has used.
     bytes: u32,
-    /// Padding in the windows of streams.
+    /// The streams with the bytes of their windows that padding has used.
     streams: Vec<(u32, u32)>,
 }
 
 impl Padding {
-    /// Records a frame's padding; the stream is `None` for one that is over.
+    /// Records a frame's padding. `stream` is `None` if the stream is over.
     pub(super) fn add(&mut self, stream: Option<u32>, length: usize) {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let sum = |bytes: u32| bytes.saturating_add(length).min(LARGEST_WINDOW);
@@ -28,7 +28,7 @@ impl Padding {
         }
     }
 
-    /// Appends frames that give it back, for the streams that are still open.
+    /// Appends frames that return the window: for the connection, and for the streams that are still open.
     pub(super) fn give_back(&mut self, out: &mut Buffer, is_open: impl Fn(u32) -> bool) {
         if self.bytes == 0 {
             return;

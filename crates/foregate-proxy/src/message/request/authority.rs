@@ -13,7 +13,7 @@ pub struct CanonicalAuthority {
     last: Option<Box<LastHost>>,
 }
 
-/// A host with its port as received, and its parsed form. Empty before the first.
+/// The last host and port as received, and their parsed form. Empty before the first request.
 #[derive(Debug, Default)]
 struct LastHost {
     raw: Vec<u8>,
@@ -97,7 +97,7 @@ pub(super) fn default_port(secure: bool) -> u16 {
 }
 
 fn push_port(authority: &mut String, port: Option<u16>, secure: bool, method: &Method) {
-    // The scheme's own port says nothing (RFC 9110, section 4.2.3).
+    // The scheme's default port is left out of the normal form (RFC 9110, section 4.2.3).
     if let Some(port) = port.filter(|port| *port != default_port(secure) || *method == Method::Connect) {
         authority.push(':');
         authority.push_str(itoa::Buffer::new().format(port));

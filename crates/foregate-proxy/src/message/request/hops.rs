@@ -4,19 +4,19 @@ use foregate_wire::{HeaderList, NameId, RequestHead};
 
 use super::onward::OWN_NAME;
 
-/// The most servers of this name that a request may have passed. Otherwise, an upstream that leads back here would send it
-/// round until its head is too large.
+/// The most times that a request may have passed a Foregate, by its `Via` field. Without this limit, an upstream that
+/// leads back here would let the request loop until its head is too large.
 const HOPS_MOST: usize = 10;
 
-/// How often OPTIONS or TRACE may still be handed on, where the client says so (RFC 9110,
-/// section 7.6.2).
+/// The number of times that OPTIONS or TRACE may still be forwarded, if the client limits it (RFC
+/// 9110, section 7.6.2).
 pub fn left(head: &RequestHead) -> Option<u32> {
     let limited = matches!(head.method.as_bytes(), b"OPTIONS" | b"TRACE");
     let value = head.headers.get(NameId::MaxForwards).filter(|_| limited)?;
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Sets how many more times the request may be handed on.
+/// Sets how many more times the request may be forwarded.
 pub fn set_left(headers: &mut HeaderList, hops: u32) {
     headers.set(NameId::MaxForwards, hops.to_string().as_bytes());
 }

@@ -1,5 +1,5 @@
-//! From the canonical request to the origin's: hop-by-hop fields are removed, forwarding fields are
-//! added, and modules change fields.
+//! Turns the canonical request into the origin's: removes hop-by-hop fields, adds forwarding fields, and
+//! lets modules change fields.
 
 use foregate_module::{Fields, FieldsMut, Text};
 use foregate_wire::{FieldName, HeaderList, NameId, Version, connection, parse_authority};
@@ -15,15 +15,15 @@ pub(super) const CLIENT_CLAIMS: [NameId; 5] = [
     NameId::XRealIp,
 ];
 
-/// The bit of `Request::claimed` that says that a module removed `Via`: the origin gets none of
-/// ours either. The bits below it belong to [`CLIENT_CLAIMS`].
+/// The bit of `Request::claimed` that is set if a module removed `Via`. We add no `Via` of our own
+/// then. The lower bits belong to [`CLIENT_CLAIMS`].
 const VIA_REMOVED: u8 = 1 << 7;
 
 /// The proxy's name in `Via`.
 pub(super) const OWN_NAME: &[u8] = b" foregate";
 
-/// The facts for an origin about a client and the way of its request, with the fields that state
-/// them. Most requests of a connection share them.
+/// The forwarding fields for the origin, and the client's address, scheme, protocol and host that they
+/// state. Most requests of a connection reuse them.
 #[derive(Debug, Default)]
 pub(super) struct ForwardedFacts {
     client: String,
@@ -52,10 +52,10 @@ impl ForwardedFacts {
     }
 }
 
-/// Adds one of [`CLIENT_CLAIMS`] if there is a value for it, or if it was `asked` for.
+/// Adds one of [`CLIENT_CLAIMS`], if there is a value for it. `asked` is true if the upstream wants `X-Real-IP`.
 fn claim(list: &mut HeaderList, id: NameId, asked: bool, client: &str, secure: bool, authority: &str) {
     match id {
-        // Only sent to upstreams that ask for it: most origins do not read it.
+        // `X-Real-IP` is only sent if it is asked for, because most origins do not read it.
         NameId::XRealIp if asked && !client.is_empty() => list.push_id(id, client.as_bytes()),
         NameId::XForwardedFor if !client.is_empty() => list.push_id(id, client.as_bytes()),
         NameId::XForwardedProto => list.push_id(id, if secure { b"https" } else { b"http" }),
@@ -115,15 +115,15 @@ impl Request {
         }
     }
 
-    /// From here on, fields that `Connection` names and steps set are recorded:
-    /// [`end_hop`](Self::end_hop) removes none of these.
+    /// From here on, records the fields that steps set although the client's `Connection` names them, so
+    /// that [`end_hop`](Self::end_hop) does not remove them.
     pub fn begin_hop(&mut self) {
         self.vouched = Some(Vec::new());
     }
 
-    /// Removes the parts that belong to the client's connection alone. Of the fields that it names,
-    /// those stay that steps have set in the meantime, even to the same value. The first steps
-    /// still see the fields of the last hop, and a client cannot remove fields that we vouch for.
+    /// Removes the fields that belong only to the client's connection, except those that steps have set
+    /// since [`begin_hop`](Self::begin_hop): a client must not be able to remove them by naming them in
+    /// `Connection`. Steps that run before still see the client's fields.
     pub fn end_hop(&mut self) {
         let headers = &mut self.head.headers;
         let set = self.vouched.take().unwrap_or_default().into_iter().map(|name| {
@@ -141,8 +141,8 @@ impl Request {
         }
     }
 
-    /// Records that a step sets this field; true when it is the first to set one that `Connection`
-    /// names.
+    /// Records that a step sets this field. Returns true if the client's `Connection` names it and no
+    /// step has set it before.
     fn vouch(&mut self, name: &[u8]) -> bool {
         let Some(vouched) = &mut self.vouched else { return false };
         let names = |value: &[u8]| {
@@ -158,8 +158,8 @@ impl Request {
         first
     }
 
-    /// Records that a module identifies the client, in place of us; the client's own claims are
-    /// removed.
+    /// Records that a module identifies the client in this field, instead of us. The client's own field
+    /// is removed.
     fn claim(&mut self, known: FieldName<'_>) {
         if known.id() != NameId::Unknown
             && let Some(number) = CLIENT_CLAIMS.iter().position(|claim| *claim == known.id())
@@ -172,8 +172,8 @@ impl Request {
     }
 }
 
-/// The interface for modules to change the fields. `Host` is no field here: the origin's host is
-/// kept apart. Setting or removing a name also removes its other spellings with `_` for `-`.
+/// The interface for modules to change the fields. `Host` is not a field here, because the origin's
+/// host is stored separately. Setting or removing a name also removes spellings of it with `_` for `-`.
 impl Fields for Request {
     fn count(&self) -> usize {
         self.head.headers.len()
@@ -199,7 +199,7 @@ impl FieldsMut for Request {
             self.set(name, value);
         } else {
             self.claim(known);
-            // The client's own would not have gone further.
+            // The client's own field, which `Connection` names, would not have been forwarded.
             if self.vouch(name) {
                 self.head.headers.remove_name(known);
             }
@@ -214,7 +214,7 @@ impl FieldsMut for Request {
             self.vouch(name);
             remove_spellings(&mut self.head.headers, known);
             if known.has_underscore() {
-                // The client's own may not go to the origin; this one is not the client's.
+                // The client's own field must not go to the origin. The step's field may.
                 self.head.headers.remove_name(known);
                 self.head.headers.push(known, value);
                 return;

@@ -5,15 +5,15 @@ use foregate_wire::{Slashes, Target, TargetForm, normalize_path, normalize_query
 use crate::error::Error;
 use crate::settings::NewPath;
 
-/// The part of a path that was taken off.
+/// The part of a path that [`CanonicalTarget::strip_prefix`] has removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StrippedPart {
     /// Nothing of the path.
     #[default]
     Nothing,
-    /// The start of the path, up to a slash.
+    /// The start of the path, before a slash.
     Start,
-    /// The whole path: the remaining slash is not the client's.
+    /// The whole path: the slash that remains is the first one of the prefix.
     All,
 }
 
@@ -22,7 +22,7 @@ pub enum StrippedPart {
 pub struct CanonicalTarget {
     bytes: Vec<u8>,
     path_len: usize,
-    /// The path of the client, where a step has asked for another one.
+    /// The client's path, if a step has replaced it.
     rewritten_from: Option<Vec<u8>>,
     stripped: StrippedPart,
 }
@@ -46,7 +46,7 @@ impl CanonicalTarget {
         self.bytes.get(self.path_len + 1..).filter(|_| self.bytes.len() > self.path_len)
     }
 
-    /// Returns true if the path is another one than the client's.
+    /// Returns true if a step has replaced the client's path.
     pub fn is_rewritten(&self) -> bool {
         self.rewritten_from.is_some()
     }
@@ -60,7 +60,7 @@ impl CanonicalTarget {
     ///
     /// # Errors
     ///
-    /// A path that has none, or a request that has no path. Nothing has changed then.
+    /// The path has no normal form, or the request has no path. Nothing has changed then.
     pub fn rewrite(
         &mut self,
         path: Option<&[u8]>,
@@ -96,13 +96,13 @@ impl CanonicalTarget {
         Ok(())
     }
 
-    /// Takes the start off the path where it is `prefix` up to the end or to a slash: of
-    /// `/api/users` and `/api` remain `/users` and `/`.
+    /// Removes `prefix` from the start of the path, if the path ends after it or goes on with a slash:
+    /// without `/api`, `/api/users` becomes `/users`, and `/api` becomes `/`.
     pub fn strip_prefix(&mut self, prefix: Option<&str>) {
         let Some(prefix) = prefix else { return };
         let Some(rest) = self.path().strip_prefix(prefix.as_bytes()) else { return };
         if rest.is_empty() {
-            // At least the slash of the prefix is there to stay.
+            // The first slash of the prefix stays.
             self.bytes.drain(1..prefix.len());
             self.path_len = 1;
             self.stripped = StrippedPart::All;
@@ -113,7 +113,7 @@ impl CanonicalTarget {
         }
     }
 
-    /// The part of the path that [`Self::strip_prefix`] has taken off.
+    /// The part of the path that [`Self::strip_prefix`] has removed.
     pub fn stripped(&self) -> StrippedPart {
         self.stripped
     }

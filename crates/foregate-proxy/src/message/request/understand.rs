@@ -13,7 +13,7 @@ use super::Request;
 use super::authority::default_port;
 use crate::error::Error;
 
-/// The terms on which heads of an HTTP/2 connection are understood.
+/// The properties of an HTTP/2 connection that the parsing of its heads depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadTerms {
     /// Set if the connection uses TLS.
@@ -22,13 +22,12 @@ pub struct HeadTerms {
     pub limits: HeadLimits,
 }
 
-/// The host for an HTTP/1.0 request without one: the known facts about the address to which its
-/// client connected.
+/// Substitutes for the host of an HTTP/1.0 request that names none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StandIn<'a> {
     /// The name that the client sent in its TLS handshake.
     pub name: Option<&'a str>,
-    /// The address.
+    /// The local address of the connection.
     pub local: Option<SocketAddr>,
 }
 
@@ -37,7 +36,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// Whatever makes the request one that must not be forwarded.
+    /// Any reason for which the request must not be forwarded.
     pub fn understand_h1(&mut self, unnamed: StandIn<'_>) -> Result<(), Error> {
         self.upgrade = None;
         self.websocket_key = None;
@@ -53,12 +52,12 @@ impl Request {
             Expectation::None => false,
         };
         if self.head.version == Version::Http10 {
-            // A client that cannot get 100 (Continue) has no expectation to pass on, either.
+            // The client cannot receive 100 (Continue), so its expectation is not forwarded.
             self.head.headers.remove(NameId::Expect);
         }
         if self.head.method == Method::Connect {
-            // A body would have no meaning (RFC 9110, section 9.3.6), and nothing sent early is
-            // forwarded.
+            // A body of CONNECT has no meaning (RFC 9110, section 9.3.6). Bytes that the client sends
+            // before the tunnel exists are not forwarded.
             self.length = BodyLength::Empty;
             self.keep_alive = false;
         } else if self.head.version == Version::Http11 {
@@ -71,7 +70,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// A target or authority that is none.
+    /// `target` or `authority` is malformed.
     pub fn make(
         method: Method,
         target: &[u8],
@@ -101,7 +100,7 @@ impl Request {
         let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
         let headers = &self.head.headers;
         let named = headers.get(NameId::Host).filter(|_| headers.count(NameId::Host) == 1);
-        // Nearly all are of this form.
+        // Nearly all requests have this form.
         if let (TargetForm::Origin, Some(host)) = (target.form, named) {
             self.authority.read(host, self.secure)?;
             return self.target.read(&target, Slashes::Merge, self.authority.as_str());
@@ -129,7 +128,8 @@ impl Request {
         self.authority.end_host(port, self.secure, &self.head.method);
         self.target.read(&target, Slashes::Merge, self.authority.as_str())?;
         if matches!(target.form, TargetForm::Absolute { .. }) {
-            // The field is overruled (RFC 9112, section 3.2.2), so nothing may use its value.
+            // The target's authority overrules the field (RFC 9112, section 3.2.2), so nothing may use the old
+            // value.
             self.head.headers.set_name(b"Host", self.authority.as_str().as_bytes());
         }
         Ok(())
@@ -150,8 +150,8 @@ impl Request {
         self.target.read(&target, slashes, self.authority.as_str())
     }
 
-    /// Understands a request received over HTTP/2, whose head is well-formed. `ended` if it has no
-    /// body. The memory is overwritten.
+    /// Understands a request received over HTTP/2, whose head is well-formed. `ended` is true if it has no
+    /// body. Overwrites the previous request.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl Request {
         self.head.clear();
         self.has_method = false;
         self.head.version = Version::Http2;
-        // The connection counts, not the client's claim.
+        // The scheme of the connection counts, not the one that the client claims.
         self.secure = terms.secure;
         self.upgrade = None;
         self.websocket_key = None;
@@ -183,7 +183,7 @@ impl Request {
                 named.extend_from_slice(value);
             }
             b":protocol" => self.upgrade = Some(value.to_vec()),
-            // Without an authority the value is not passed on, only validated.
+            // The scheme is only validated, and not stored.
             b":scheme" => is_http = matches!(value, b"http" | b"https"),
             _ => self.head.headers.push(name, value),
         });
@@ -199,8 +199,8 @@ impl Request {
         if fields.longest() > terms.limits.line {
             return Err(Error::Request(RequestError::LineTooLong));
         }
-        // A value in an HTTP/1 head must be a token, and only WebSocket is known to mean the same
-        // there (RFC 8441, section 5).
+        // `:protocol` becomes `Upgrade` over HTTP/1, so it must be a token. Only WebSocket is known to
+        // mean the same in both (RFC 8441, section 5).
         match &self.upgrade {
             Some(protocol) if protocol != b"websocket" => {
                 return Err(Error::Pseudo("the protocol is not websocket"));
@@ -220,11 +220,11 @@ impl Request {
         let length = foregate_wire::content_length(&self.head.headers).map_err(Error::RequestFraming)?;
         self.length = match length {
             _ if self.head.method == Method::Connect || self.upgrade.is_some() => BodyLength::Empty,
-            // The origin learns that there is no body only where the client has said so.
+            // A length of 0 is forwarded only if the client has sent one.
             Some(0) if ended => BodyLength::Fixed(0),
             _ if ended => BodyLength::Empty,
-            // The client has not ended its body yet. With a length of 0 the origin would have a
-            // whole request.
+            // The client has not ended the stream yet, so data or trailers may follow. With a
+            // length of 0 the origin would have the complete request at once.
             Some(0) | None => BodyLength::Chunked,
             Some(length) => BodyLength::Fixed(length),
         };
@@ -232,7 +232,7 @@ impl Request {
         if has_authority && named.is_empty() {
             return Err(Error::Pseudo("the authority is empty"));
         }
-        // Here it is the target (RFC 9113, section 8.5).
+        // For CONNECT the authority is the target (RFC 9113, section 8.5).
         if !has_authority && self.head.method == Method::Connect {
             return Err(Error::Pseudo("CONNECT has no authority"));
         }
@@ -251,7 +251,7 @@ impl Request {
             (None, None) => return Err(Error::Pseudo("the authority is missing")),
         };
         let port = parse_authority(named, self.authority.text()).map_err(Error::Host)?.port;
-        // A Host that names something else is an attempt to be routed by one and judged by the
+        // With a different `Host`, the request could be routed by one of the two and checked by the
         // other.
         if let Some(host) = other.filter(|host| !host.eq_ignore_ascii_case(named)) {
             let default = default_port(self.secure);
@@ -265,7 +265,7 @@ impl Request {
         let is_named = host.is_some();
         self.authority.end_host(port, self.secure, &self.head.method);
         if !is_named {
-            // As over HTTP/1: readers of the field find the effective host.
+            // As over HTTP/1, readers of the field find the effective host.
             self.head.headers.push(b"host", self.authority.as_str().as_bytes());
         }
         if self.head.method == Method::Connect {
@@ -276,7 +276,7 @@ impl Request {
         self.normalise(Slashes::Merge)
     }
 
-    /// Takes the usable parts of a head that was refused over HTTP/2, for steps that read such.
+    /// Takes the usable parts of a refused HTTP/2 head, for steps that read refused requests.
     pub fn describe_h2(&mut self, head: &HeaderList, secure: bool) {
         self.clear();
         self.head.version = Version::Http2;
@@ -301,7 +301,7 @@ impl Request {
     }
 }
 
-/// Crumbs of a cookie are one field again where HTTP/1 may read them (RFC 9113, section 8.2.3).
+/// Joins the fields of a split cookie into one, which HTTP/1 requires (RFC 9113, section 8.2.3).
 fn join_cookies(headers: &mut HeaderList) {
     if headers.count(NameId::Cookie) > 1 {
         let joined = headers.get_all(NameId::Cookie).collect::<Vec<_>>().join(&b"; "[..]);

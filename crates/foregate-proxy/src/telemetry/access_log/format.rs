@@ -9,7 +9,7 @@ use foregate_module::Text;
 use super::LogEntry;
 use crate::address::write_ip;
 
-/// The limit of one value, bytes as written. Longer ones are cut off.
+/// The limit of one value in bytes, after escaping. A longer value is cut off.
 pub(super) const VALUE_LIMIT: usize = 16 * 1024;
 /// The limit of values that clients choose.
 pub(super) const CLIENT_VALUE_LIMIT: usize = 2 * 1024;
@@ -61,7 +61,8 @@ pub(super) fn object(line: &mut Vec<u8>, entry: &LogEntry<'_>) {
     notes(line, entry.notes);
 }
 
-/// Each name once (RFC 8259, section 4); several values are an array.
+/// Appends the notes as an object. Each name appears once (RFC 8259, section 4); several values of
+/// a name form an array.
 pub(super) fn notes(line: &mut Vec<u8>, notes: &[(Text, Text)]) {
     for (number, (name, value)) in notes.iter().enumerate() {
         let (before, from) = notes.split_at(number);
@@ -127,25 +128,24 @@ fn text(line: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     cut_text(line, key, value, VALUE_LIMIT);
 }
 
-/// Writes a value of any bytes, at most `limit` of them. UTF-8 stays unchanged; an invalid byte
-/// appears as the character of its number (`\u00ff`), so that every line is valid JSON.
+/// Writes a value of any bytes, at most `limit` bytes after escaping. Valid UTF-8 stays unchanged. An
+/// invalid byte appears as the character with its number (`\u00ff`), so every line is valid JSON.
 pub(super) fn cut_text(line: &mut Vec<u8>, key: &[u8], value: &[u8], limit: usize) {
     line.extend_from_slice(key);
-    // No byte is written as less than one.
+    // Escaping never shortens a value, so bytes beyond the limit cannot be written.
     let value = value.get(..limit).unwrap_or(value);
-    // Without an early end and without a branch, so that the compiler looks at many bytes at a
-    // time.
+    // The loop has neither an early exit nor a branch, so the compiler can check many bytes at once.
     if value.iter().fold(true, |plain, byte| plain & is_plain(*byte)) {
         line.extend_from_slice(value);
     } else {
         let end = line.len() + limit;
-        // Both ways to end are fine.
+        // `Break` only means that the value was cut off.
         let _ = escape(line, value, end);
     }
     line.push(b'"');
 }
 
-/// Printable ASCII that means nothing in a JSON string.
+/// Returns true for printable ASCII that needs no escape in a JSON string.
 const fn is_plain(byte: u8) -> bool {
     (byte >= 0x20) & (byte < 0x7f) & (byte != b'"') & (byte != b'\\')
 }
@@ -185,7 +185,7 @@ fn code_point(byte: u8) -> [u8; 6] {
     [b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte)]
 }
 
-/// `2026-11-21T07:26:28`, which changes once a second.
+/// The part of a time that changes only once a second, such as `2026-11-21T07:26:28`.
 type Second = [u8; 19];
 
 pub(in crate::telemetry) fn time(line: &mut Vec<u8>, time: SystemTime) {
@@ -210,7 +210,7 @@ fn format_second(seconds: u64) -> Second {
     let (year, month, day) = date(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     let mut text = *b"0000-00-00T00:00:00";
-    // Four digits of a year are enough until 9999.
+    // Four digits are enough for the year until 9999.
     text[..4].copy_from_slice(&digits::<4>(year));
     for (position, value) in
         [(5, month), (8, day), (11, hour as u32), (14, minute as u32), (17, second as u32)]
@@ -229,10 +229,10 @@ pub(super) fn digits<const N: usize>(mut value: u32) -> [u8; N] {
     digits
 }
 
-/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar.
+/// The year, month and day of the day that is `day` days after 1970-01-01, in the Gregorian calendar.
 pub(super) fn date(day: u64) -> (u32, u32, u32) {
     const DAYS_OF_400_YEARS: u64 = 146_097;
-    // Counted from 1 March of the year 0, so that the leap day is the last of its year.
+    // Days are counted from 1 March of the year 0, so that a leap day is the last day of its year.
     let day = day.saturating_add(719_468);
     let (era, day) = (day / DAYS_OF_400_YEARS, day % DAYS_OF_400_YEARS);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

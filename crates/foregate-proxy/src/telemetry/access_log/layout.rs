@@ -1,7 +1,8 @@
-//! Lines in the other formats: the common and combined log format, templates, and objects with chosen or further values.
+//! Formats lines in the other formats: the common and the combined log format, templates, and JSON objects with
+//! chosen or additional values.
 //!
 //! Values that clients choose are escaped as NGINX does it: `"`, `\\` and every byte that is not printable ASCII become
-//! `\\xHH`, so that no value ends its quotes or its line.
+//! `\\xHH`. No value can therefore end its quotes or its line early.
 
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -154,7 +155,7 @@ fn value<'a>(entry: &LogEntry<'a>, number: usize) -> Option<ShownValue<'a>> {
     }
 }
 
-/// Writes a value without quotes; `-` where it does not apply.
+/// Writes a value without quotes, or `-` if it does not apply.
 fn plain(line: &mut Vec<u8>, entry: &LogEntry<'_>, shown: Option<ShownValue<'_>>) {
     match shown {
         None => line.push(b'-'),
@@ -184,7 +185,7 @@ fn quoted(line: &mut Vec<u8>, value: Option<&[u8]>, limit: usize) {
     line.push(b'"');
 }
 
-/// Writes at most `limit` bytes of a value; `-` for none.
+/// Writes at most `limit` bytes of a value, or `-` if there is none.
 fn escaped(line: &mut Vec<u8>, value: Option<&[u8]>, limit: usize) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let Some(value) = value else { return line.push(b'-') };

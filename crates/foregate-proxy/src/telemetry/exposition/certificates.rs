@@ -9,7 +9,7 @@ use super::{counter, counters, labelled};
 use crate::counters::certificates::KeeperCounts;
 use crate::counters::metrics::CertificateExpiry;
 
-/// The most certificates with their expiry: those that expire first.
+/// The most certificates that are shown with their expiry. The list begins with those that expire first.
 const SHOWN: usize = 1000;
 
 pub(super) fn expiries(

@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use super::{counters, labelled};
 use crate::folders::Folder;
 
-/// Folders that are shown; of more, these.
+/// The most folders that are shown. Further folders are left out.
 const SHOWN: usize = 1000;
 
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, folders: &[Arc<Folder>]) -> fmt::Result {
@@ -17,7 +17,7 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, folders: &[Arc<Folder>
     for folder in folders.iter().take(SHOWN) {
         let (name, stat) = (folder.settings.folder.display().to_string(), folder.counters());
         match shown.iter_mut().find(|(known, _)| *known == name) {
-            // Several routes serve it in different ways.
+            // Several routes serve this folder with different settings.
             Some((_, sum)) => {
                 sum.inline += stat.inline;
                 sum.performed += stat.performed;

@@ -1,4 +1,4 @@
-//! Histograms of durations, with exemplars where OpenMetrics is asked for.
+//! Histograms of durations, with exemplars if the format is OpenMetrics.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::counters::metrics::{BETWEEN, DURATION_BUCKETS, DurationCounts, Exempl
 const REQUESTS: &str = "request_duration";
 const ROUTES: &str = "route_duration";
 
-/// The exemplars of the histograms that were written, in their order: the library has no way to hand them in.
+/// The exemplars of the written histograms, in the same order. They are added to the finished text, because the
+/// library's histograms take none.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WrittenExemplars(Arc<Mutex<Vec<(&'static str, ExemplarSet)>>>);
 
@@ -23,7 +24,7 @@ impl WrittenExemplars {
         self.0.lock().push((family, set));
     }
 
-    /// Adds them to a text of OpenMetrics.
+    /// Adds the exemplars to an OpenMetrics text.
     pub fn write_into(&self, text: String) -> String {
         let written = self.0.lock();
         if written.iter().all(|(_, set)| set.iter().all(Option::is_none)) {
@@ -88,7 +89,8 @@ fn histograms<'e>(
     encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)
 }
 
-/// Writes a histogram. It takes many lines, so it appears with the first request; whether it has.
+/// Writes a histogram, and returns true. An empty histogram is left out, because it has many lines; the result is then
+/// false.
 fn write<const N: usize>(
     family: &mut MetricEncoder<'_>,
     labels: &[(&str, &str); N],

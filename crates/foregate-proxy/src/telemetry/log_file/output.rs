@@ -1,4 +1,4 @@
-//! The end of a log: a file, or a syslog server.
+//! The destination of a log: a file, or a syslog server.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use super::writer::Torn;
 use crate::files;
 use crate::settings::LogTarget;
 
-/// The end of a log.
+/// The destination of a log.
 pub(super) enum LogOutput {
     File { path: PathBuf, file: File, torn: Torn },
     Rotating(Rotating),
@@ -42,13 +42,13 @@ impl LogOutput {
         }
     }
 
-    /// Opens the path of a file again, or connects to a server again; returns the number of lines
-    /// that lose their start by that.
+    /// Opens the path of a file again, or connects to a server again. Returns the number of lost lines:
+    /// 1 if a line was partly written to the old file.
     pub(super) fn reopen(&mut self) -> io::Result<u64> {
         match self {
             Self::File { path, file, torn } => {
                 *file = files::open_to_append(path)?;
-                // Its start is in the old file.
+                // The start of a partly written line is in the old file, so the line is lost.
                 Ok(u64::from(mem::take(torn).is_some()))
             }
             Self::Rotating(rotating) => rotating.reopen(),

@@ -2,8 +2,8 @@
 //! becomes `LOG.2`, and so on.
 //!
 //! Several processes may write to the file, such as two versions during an upgrade. One of them
-//! rotates, under a lock of the file; the others see another file at the path before their next
-//! lines, and follow.
+//! rotates it under a file lock. The others notice, before they write their next lines, that the path
+//! names another file, and open that file.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -16,7 +16,7 @@ use super::writer::Torn;
 use crate::files;
 use crate::settings::Rotation;
 
-/// The present file, and when it is rotated.
+/// The present file, and the conditions for its rotation.
 pub(super) struct Rotating {
     path: PathBuf,
     rotation: Rotation,
@@ -34,21 +34,21 @@ impl Rotating {
         Ok(Self { path: path.to_owned(), rotation, file, torn: Torn::default(), size, created })
     }
 
-    /// Opens the path again; returns the number of lines that lose their start by that.
+    /// Opens the path again. Returns the number of lost lines: 1 if a line was partly written to the old file.
     pub(super) fn reopen(&mut self) -> io::Result<u64> {
         let torn = u64::from(self.torn.is_some());
         *self = Self::open(&self.path, self.rotation)?;
         Ok(torn)
     }
 
-    /// Writes lines. Where that fails: how many are lost, and why.
+    /// Writes lines. On an error, returns the number of lost lines and the reason.
     pub(super) fn send(&mut self, mut lines: &[u8]) -> Result<(), (u64, io::Error)> {
         let mut lost = self.follow();
         let mut failed = None;
         while !lines.is_empty() {
             let fits = if failed.is_none() { self.fitting(lines) } else { lines.len() };
             if fits == 0 {
-                // A file that cannot be rotated grows.
+                // If the file cannot be rotated, it grows beyond its limit.
                 failed = self.rotate().err();
                 continue;
             }
@@ -67,8 +67,8 @@ impl Rotating {
         }
     }
 
-    /// The bytes of these lines that belong into the present file; none if it has to be rotated
-    /// first.
+    /// The number of bytes at the start of `lines` to write to the present file; 0 if the file must be
+    /// rotated first.
     fn fitting(&self, lines: &[u8]) -> usize {
         if self.torn.is_some() || self.size == 0 && self.rotation.size.is_none() {
             return lines.len();
@@ -85,20 +85,20 @@ impl Rotating {
         let whole = lines.get(..room).and_then(|fits| memchr::memrchr(b'\n', fits));
         match whole {
             Some(end) => end + 1,
-            // A line that is longer than a file has one of its own.
+            // A line that exceeds the size limit gets a file of its own.
             None if self.size == 0 => memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1),
             None => 0,
         }
     }
 
-    /// Opens the path again if another file is there; returns the number of lines that lose their
-    /// start by that.
+    /// Opens the path again if it names another file by now. Returns the number of lost lines: 1 if a
+    /// line was partly written to the old file.
     fn follow(&mut self) -> u64 {
         let same = |own: &Metadata, there: &Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
         let Ok(own) = self.file.metadata() else { return 0 };
         match fs::metadata(&self.path) {
             Ok(there) if same(&own, &there) => {
-                // Other processes may have written as well.
+                // Other processes may have written to the file as well.
                 self.size = own.len();
                 0
             }
@@ -107,7 +107,8 @@ impl Rotating {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        // Held until the file is closed, which the other processes then find moved.
+        // The lock is held until the file is closed. A process that gets the lock afterwards finds the file
+        // moved, and does not rotate again.
         self.file.lock()?;
         let moved = self.follow_locked()?;
         if !moved {
@@ -135,8 +136,8 @@ impl Rotating {
     }
 }
 
-/// The time at which the file was made; of a file system without such times, that of its last
-/// change.
+/// The time at which the file was created, or, if the file system does not record it, the time of
+/// the last change.
 fn created(found: &Metadata) -> SystemTime {
     found.created().or_else(|_| found.modified()).unwrap_or_else(|_| SystemTime::now())
 }

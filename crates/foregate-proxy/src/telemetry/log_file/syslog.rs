@@ -11,11 +11,11 @@ use crate::telemetry::access_log::write_time;
 
 /// The severity of a line: `info`.
 const SEVERITY: u8 = 6;
-/// The time limit of a connection.
+/// The time limit for connecting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// How long a receiver may take nothing before the connection counts as lost.
+/// If the receiver accepts no bytes for this long, the connection counts as lost.
 const STALLED: Duration = Duration::from_secs(5);
-/// After a failed connection, how long lines are dropped before the next.
+/// The pause after a failed attempt to connect. Lines are dropped until the next attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A receiver, with the connection to it if there is one.
@@ -24,7 +24,7 @@ pub(super) struct Syslog {
     /// The start of each message: its priority and the version of the protocol.
     start: Vec<u8>,
     link: Option<SyslogLink>,
-    /// No connection is tried before.
+    /// The earliest time of the next attempt to connect.
     not_before: Option<Instant>,
     /// The text after the time in each message.
     names: Vec<u8>,
@@ -46,12 +46,12 @@ impl Syslog {
         Self { server, start, link: None, not_before: None, names }
     }
 
-    /// Connects again for the next line.
+    /// Drops the connection; the next line opens a new one.
     pub(super) fn disconnect(&mut self) {
         (self.link, self.not_before) = (None, None);
     }
 
-    /// Sends lines. Where that fails: how many are lost, and why.
+    /// Sends lines. On an error, returns the number of lost lines and the reason.
     pub(super) fn send(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
         let all = || {
             lines.split_inclusive(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\n").unwrap_or(line))

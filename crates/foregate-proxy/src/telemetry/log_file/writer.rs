@@ -13,27 +13,29 @@ use super::output::LogOutput;
 use crate::counters::metrics::Counter;
 use crate::settings::LogTarget;
 
-/// Bytes that wait to be written, those included that are being written. Beyond, lines are dropped.
+/// The most bytes that wait to be written or are being written. Further lines are dropped.
 pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
-/// As soon as this many bytes wait, they are written.
+/// The number of waiting bytes that are written without further delay.
 const BATCH: usize = 64 * 1024;
-/// The writer is up once in so long on average, else by [`BATCH`] alone. So a line is in the file
-/// soon after its answer, and where there are many, they share the cost of waking a thread.
+/// The average interval between two writes; a full [`BATCH`] is written earlier. A line is therefore in
+/// the file soon after its response, and under load many lines share the cost of one wake-up.
 const PERIOD: Duration = Duration::from_millis(5);
-/// The unused part of the interval that may be used at once: a single line, or a few, do not wait.
+/// The most unused time that is saved up as a burst allowance: after a quiet time, the first lines
+/// are written without waiting for [`PERIOD`].
 const UNUSED: Duration = Duration::from_millis(100);
-/// A buffer that has grown beyond this is given back when it is empty.
+/// The capacity in bytes above which an empty buffer is freed.
 const BUFFER_KEPT: usize = 256 * 1024;
 
 /// The state shared by the serving threads and the writer.
 #[derive(Debug)]
 pub(super) struct WriterShared {
     state: Mutex<WriterState>,
-    /// The writer has something to do.
+    /// Signals the writer that there is something to do.
     work: Condvar,
-    /// The writer has written something.
+    /// Signals that the writer has written something.
     progress: Condvar,
-    /// How many bytes the writer is done with, of those that [`WriterState::taken_in`] counts.
+    /// The number of bytes that the writer has written or given up: the counterpart of
+    /// [`WriterState::taken_in`].
     written: watch::Sender<u64>,
     dropped: Arc<Counter>,
 }
@@ -41,11 +43,11 @@ pub(super) struct WriterShared {
 #[derive(Debug, Default)]
 struct WriterState {
     lines: Vec<u8>,
-    /// Bytes that were ever added to the lines.
+    /// The number of all bytes that were ever added to `lines`.
     taken_in: u64,
-    /// Bytes that the writer has taken and not written yet.
+    /// The number of bytes that the writer has taken from `lines` and not written yet.
     in_flight: usize,
-    /// Set while the writer waits for a first line.
+    /// True while the writer sleeps until a line is added.
     idle: bool,
     hurry: bool,
     reopen: bool,
@@ -84,7 +86,7 @@ impl WriterShared {
         let before = state.lines.len();
         state.lines.extend_from_slice(line);
         state.taken_in += line.len() as u64;
-        // The writer is woken twice a batch at most: for its first line, and when it is full.
+        // The writer is woken at most twice for a batch: for its first line, and when the batch is full.
         let wake = state.idle || (before < BATCH && state.lines.len() >= BATCH);
         state.idle = false;
         drop(state);
@@ -103,7 +105,7 @@ impl WriterShared {
         self.work.notify_one();
     }
 
-    /// Returns true if lost lines count there.
+    /// Returns true if lost lines are counted in `counter`.
     pub(super) fn counts_in(&self, counter: &Arc<Counter>) -> bool {
         Arc::ptr_eq(&self.dropped, counter)
     }
@@ -114,7 +116,7 @@ impl WriterShared {
         self.work.notify_one();
     }
 
-    /// Makes the writer write pending lines; ends when that is done, successfully or not.
+    /// Makes the writer write pending lines. The future ends when they are written or lost.
     pub(super) fn settle(&self) -> impl Future<Output = ()> + use<> {
         let mut written = self.written.subscribe();
         let mut state = self.state.lock();
@@ -123,7 +125,7 @@ impl WriterShared {
         drop(state);
         self.work.notify_one();
         async move {
-            // The writer does not end while a handle of the file is there.
+            // This cannot fail: the writer runs as long as a handle of the file exists.
             let _ = written.wait_for(|written| *written >= until).await;
         }
     }
@@ -146,11 +148,11 @@ struct Writer {
     output: LogOutput,
     /// The end of the pause in which lines gather.
     rest: Instant,
-    /// The last write failed: say so once, not for each batch.
+    /// True if the last write failed. Only the first failure of a series is logged.
     failing: bool,
 }
 
-/// The rest of a partly written line: it is written first, so that each line is whole.
+/// The rest of a partly written line. The next write begins with it, so that each line is complete.
 #[derive(Default)]
 pub(super) struct Torn(Vec<u8>);
 
@@ -160,8 +162,8 @@ impl Torn {
         !self.0.is_empty()
     }
 
-    /// Writes lines. On an error, the lines that have not begun are lost; returns their number and
-    /// the error.
+    /// Writes lines. On an error, the lines of which no byte was written are lost. Returns their number
+    /// and the error.
     pub(super) fn write(&mut self, file: &mut impl io::Write, lines: &[u8]) -> Result<(), (u64, io::Error)> {
         let was_torn = !self.0.is_empty();
         let mut joined = mem::take(&mut self.0);
@@ -195,8 +197,8 @@ fn write_all(file: &mut impl io::Write, bytes: &[u8]) -> Result<(), (usize, io::
     Ok(())
 }
 
-/// Until when lines gather after a write: the generic cell rate algorithm, with [`PERIOD`] and
-/// [`UNUSED`].
+/// The end of the pause after a write, in which lines gather. This is the generic cell rate algorithm
+/// with the interval [`PERIOD`] and the tolerance [`UNUSED`].
 fn next_rest(rest: Instant, now: Instant) -> Instant {
     now.checked_sub(UNUSED).map_or(rest, |oldest| rest.max(oldest)) + PERIOD
 }
@@ -233,7 +235,7 @@ impl Writer {
         }
     }
 
-    /// Pauses while lines gather, waits for a line if there is none, and takes all of them.
+    /// Pauses while lines gather, waits for a line if there is none, and moves all lines to `batch`.
     fn next(&self, batch: &mut Vec<u8>) -> Work {
         let mut state = self.shared.state.lock();
         let urgent = |state: &WriterState| state.hurry || state.reopen || state.closed;

@@ -14,7 +14,7 @@ use crate::upstream::opening::OpeningTerms;
 use crate::upstream::origin::Origin;
 
 impl<'a> Ask<'a> {
-    /// When the request also goes to a second server, if it may.
+    /// The time at which the request is also sent to a second server; `None` if it may not be.
     pub(super) fn hedge_at<A: Asker>(&self, asker: &mut A) -> Option<Instant> {
         let after = self.upstream.judge.hedge_after()?;
         let (request, terms) = (asker.heads().0, &self.terms);
@@ -28,7 +28,8 @@ impl<'a> Ask<'a> {
         may.then_some(self.began + after)
     }
 
-    /// Waits for the head of a response, from `at` on of two servers: the first final response counts.
+    /// Waits for the head of a response. At the time `at`, the request is also sent to a second server, and the first
+    /// final response counts.
     pub(super) async fn hedged_head<A: Asker>(&mut self, asker: &mut A, at: Instant) -> Result<(), Error> {
         let first = poll_fn(|cx| match self.poll_head(cx, asker) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
@@ -51,7 +52,8 @@ impl<'a> Ask<'a> {
         poll_fn(|cx| self.poll_head(cx, asker)).await
     }
 
-    /// Begins an attempt at another server beside the present one, if there is one and the budget allows it.
+    /// Begins an attempt at another server in parallel to the present one, if there is another server and the budget
+    /// allows it.
     fn begin_second<A: Asker>(&mut self, asker: &mut A) -> Option<HedgedAttempt<'a>> {
         let now = clock::now();
         let server = self.attempts.second(self.upstream, now)?;
@@ -67,7 +69,7 @@ impl<'a> Ask<'a> {
         Some(HedgedAttempt::begin(self.upstream, server, terms, request))
     }
 
-    /// Waits for the first of two responses. Where the first server fails, the second one has the request for itself.
+    /// Waits for the first of two responses. If the first server fails, only the second one is waited for.
     fn poll_both<A: Asker>(
         &mut self,
         cx: &mut Context<'_>,
@@ -104,7 +106,7 @@ impl<'a> Ask<'a> {
         asker.poll_deadline(cx, &self.upstream.settings).map(Hedged::First)
     }
 
-    /// The response of the second server is the first one: the other attempt ends.
+    /// Ends the first attempt, because the second server has responded first.
     fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin) {
         let (upstream, now) = (self.upstream, clock::now());
         if let (Some(mut loser), Some(server)) = (self.origin.take(), self.attempts.last()) {

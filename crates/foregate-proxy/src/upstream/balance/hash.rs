@@ -1,4 +1,4 @@
-//! Requests that are equal in a part get the same server (consistent hashing, as ketama does it).
+//! Consistent hashing like ketama: requests that agree in one part, such as a cookie, get the same server.
 
 use foregate_wire::NameId;
 
@@ -8,23 +8,23 @@ use crate::settings::HashBy;
 
 /// Points on the ring for each unit of weight.
 const POINTS: usize = 256;
-/// The most points on a ring. With more servers, all have fewer points for their weight, but none
-/// has less than [`LEAST_POINTS`].
+/// The most points on a ring. If [`POINTS`] would give more, each server gets fewer in proportion, but at
+/// least [`LEAST_POINTS`].
 const POINTS_MOST: usize = 1 << 16;
 /// The fewest points of a server.
 const LEAST_POINTS: usize = 16;
 
-/// A ring of points, many for each server. A request belongs to the server of the next point; where
-/// that server is out, to the one after it. A server that comes or goes moves its own requests
-/// alone.
+/// A ring of points, many for each server. The hash of a request leads to the next point and its server;
+/// if that server is out, the points after it give another one. When a server is added or removed, only
+/// its own requests move.
 #[derive(Debug)]
 pub(super) struct Hash {
     by: HashBy,
-    /// Sorted by the point. Points are made of addresses: the order in the configuration does not
-    /// matter.
+    /// Points and their servers, sorted by point. A point is a hash of the server's address, so the order
+    /// of servers in the configuration does not matter.
     ring: Box<[(u64, u16)]>,
     servers: usize,
-    /// For requests without the hashed part.
+    /// Balances requests that lack the hashed part.
     turns: RoundRobin,
 }
 
@@ -73,7 +73,7 @@ impl BalanceMethod for Hash {
     }
 }
 
-/// The part of a request that decides, made into a number.
+/// The hash of the part of a request that decides on the server; `None` if the request lacks it.
 pub(super) fn key(by: &HashBy, asked: &BalancedRequest<'_>) -> Option<u64> {
     let request = asked.request;
     match by {
@@ -100,8 +100,9 @@ pub fn cookie<'f>(field: &'f [u8], name: &str) -> Option<&'f [u8]> {
     })
 }
 
-/// A hash that is the same in each process and version: several proxies, and one that restarts,
-/// have to agree (FNV-1a, with the last step of MurmurHash3 to spread its results for short texts).
+/// A hash that is equal in each process and version, because several proxies, and a proxy after a
+/// restart, must agree. It is FNV-1a with the last step of MurmurHash3, which spreads the results of
+/// short texts.
 pub fn hash(parts: &[&[u8]]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in parts.iter().copied().flatten() {

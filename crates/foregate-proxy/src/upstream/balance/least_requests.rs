@@ -1,16 +1,16 @@
-//! The server with the fewest requests in flight for its weight.
+//! Balancing to the server with the fewest requests in flight relative to its weight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{BalanceMethod, Choice, share};
 
-/// Least requests. Servers that are equally busy take turns by their weights, so that calm hours
-/// spread as others do.
+/// Least requests. Servers that are equally busy take turns by their weights, so that requests spread
+/// over all servers even if there are few.
 #[derive(Debug)]
 pub(super) struct LeastRequests {
     weights: Box<[u32]>,
-    /// The turns of first attempts, and those of further ones, so that the latter do not shift the
-    /// former.
+    /// The counters of turns: one for first attempts, and one for further attempts, so that these do not
+    /// disturb the order of first attempts.
     next: [AtomicUsize; 2],
 }
 
@@ -19,7 +19,7 @@ impl LeastRequests {
         Self { weights: weights.into(), next: Default::default() }
     }
 
-    /// The next server in turn among those for which `is_tied` holds.
+    /// The server at `turn` among those for which `is_tied` holds, by their weights.
     fn turn(&self, turn: usize, is_tied: &dyn Fn(usize) -> bool) -> Option<usize> {
         let tied = || self.weights.iter().enumerate().filter(|(server, _)| is_tied(*server));
         let total: usize = tied().map(|(_, weight)| *weight as usize).sum();
@@ -48,7 +48,7 @@ impl BalanceMethod for LeastRequests {
             let open = || (0..count).filter(|server| !refused.contains(server));
             let least = open().map(share_of).min()?;
             let is_tied = |server: usize| !refused.contains(&server) && share_of(server) == least;
-            // Loads may change in the meantime, so that no server has the least load any more.
+            // Loads may have changed since `least` was computed, so that no server has that load now.
             let server = self.turn(turn_behind(turn, refused.len()), &is_tied).or_else(|| open().next())?;
             if admits(server) {
                 return Some(server);
@@ -59,8 +59,8 @@ impl BalanceMethod for LeastRequests {
     }
 }
 
-/// The turn for a request when its first servers are out. They are out at certain turns alone:
-/// among the others, these turns have to spread.
+/// The turn for the next choice after some servers refused the request. Plain turns would not do: the
+/// same servers are refused at the same turns, so these turns are scrambled to spread over the others.
 fn turn_behind(turn: usize, refused: usize) -> usize {
     if refused == 0 { turn } else { (turn ^ refused << 24).wrapping_mul(0x9e37_79b9) >> 12 }
 }

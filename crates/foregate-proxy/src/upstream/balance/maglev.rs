@@ -1,17 +1,18 @@
-//! Requests that are equal in a part get the same server, by a table that servers fill in turns
-//! (Maglev, Eisenbud et al., NSDI 2016).
+//! Maglev (Eisenbud et al., NSDI 2016): requests that agree in one part get the same server, by a lookup
+//! table that the servers fill in turns.
 
 use super::hash::{hash, key};
 use super::round_robin::RoundRobin;
 use super::{BalanceMethod, BalancedRequest, Choice};
 use crate::settings::HashBy;
 
-/// Entries of the table, a prime. More of them make shares more even and move fewer requests when a
-/// server comes or goes.
+/// The number of entries of the table, a prime. With more entries, the servers' shares are more even, and
+/// fewer requests move when a server is added or removed.
 const ENTRIES: u64 = 131_071;
 
-/// A table of servers, filled in turns in an order that each server's address gives. Shares differ
-/// by about a hundredth, and a server that leaves moves few requests of others.
+/// A table of servers. The servers take turns at claiming an entry, each in an order given by its
+/// address. Their shares differ by about a hundredth, and when a server is removed, few requests of
+/// others move.
 #[derive(Debug)]
 pub(super) struct Maglev {
     by: HashBy,
@@ -28,13 +29,13 @@ impl Maglev {
     }
 }
 
-/// Fills the table. A server with half of the greatest weight takes every second turn.
+/// Fills the table. A server with half of the greatest weight claims an entry at every second turn.
 fn table(servers: &[(String, u32)]) -> Box<[u16]> {
     const FREE: u16 = u16::MAX;
     let mut table = vec![FREE; if servers.is_empty() { 0 } else { ENTRIES as usize }];
     let greatest = servers.iter().map(|(_, weight)| u64::from(*weight)).max().unwrap_or(1);
-    // The next entry of each server's order, the step to the one after it, and the credit of its
-    // weight.
+    // For each server: the next entry in its order, the step to the entry after that, and the credit
+    // that its weight has earned.
     let mut orders: Vec<(u64, u64, u64)> = servers
         .iter()
         .map(|(address, _)| {
@@ -69,7 +70,7 @@ impl BalanceMethod for Maglev {
         key(&self.by, asked)
     }
 
-    /// Where the server of an entry is out, the next entries name its deputy.
+    /// Offers the server of the key's entry. If it is out, the following entries give its deputy.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let Some(key) = choice.key else { return self.turns.choose(choice, admits) };
         let at = usize::try_from(key % ENTRIES).unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Methods of balancing: which server a request tries.
 //!
-//! A method sees the request once, for its key, and the requests in flight of each server. It does
-//! not deal with health: it offers servers in its order until one is admitted.
+//! A method sees the request only to derive a key from it, and the number of requests in flight of each
+//! server. It knows nothing of health: it offers servers in its order until one is admitted.
 
 mod hash;
 mod least_requests;
@@ -30,7 +30,7 @@ use crate::settings;
 pub struct BalancedRequest<'a> {
     /// The request for the server.
     pub request: &'a Request,
-    /// The address of its client, where it has one.
+    /// The address of the request's client, if it has one.
     pub client: Option<IpAddr>,
 }
 
@@ -38,18 +38,18 @@ pub struct BalancedRequest<'a> {
 pub(super) struct Choice<'a> {
     /// The result of [`BalanceMethod::key`] for the request.
     pub(super) key: Option<u64>,
-    /// A further attempt, not the first.
+    /// True if this is a further attempt, false if it is the first.
     pub(super) is_further: bool,
-    /// The requests in flight of each server; where the method weighs time, the wait that they
-    /// make, in microseconds.
+    /// The requests in flight of each server. For a method that weighs latencies: the expected wait at
+    /// each server, in microseconds.
     pub(super) in_flight: &'a dyn Fn(usize) -> u32,
 }
 
 /// A method that spreads requests over the servers of an upstream, which are known by their
 /// numbers.
 pub(super) trait BalanceMethod: Debug + Send + Sync {
-    /// Returns true if the method weighs the latencies of servers. Averages are kept only where it
-    /// does.
+    /// Returns true if the method weighs the latencies of servers. Their averages are kept only for such
+    /// methods.
     fn weighs_time(&self) -> bool {
         false
     }
@@ -60,8 +60,8 @@ pub(super) trait BalanceMethod: Debug + Send + Sync {
         None
     }
 
-    /// Offers servers in the method's order until one is admitted, and returns that one. Admission
-    /// may use up a server's trial, so a server is only offered if it is to be taken.
+    /// Offers servers to `admits` in the method's order, and returns the first one that is admitted. If
+    /// `admits` returns true, that server must be taken, because it may have been admitted for a trial.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize>;
 }
 
@@ -84,7 +84,7 @@ pub(super) fn method<'s>(
     }
 }
 
-/// Requests in flight for a weight, in billionths.
+/// The requests in flight divided by the weight, in billionths.
 fn share(in_flight: u32, weight: u32) -> u64 {
     u64::from(in_flight) * 1_000_000_000 / u64::from(weight.max(1))
 }

@@ -1,12 +1,13 @@
-//! Of two servers drawn by weight, the one with the shorter expected wait: its recent latency for each request in flight.
+//! Draws two servers by weight, and takes the one with the shorter expected wait: the recent latency times the
+//! requests in flight.
 //!
-//! The average of latencies follows a peak at once and falls slowly, so that a server that stumbles loses its requests at its first slow
-//! answer. Requests that wait make a server that hangs look slow, too.
+//! The average of latencies follows a peak at once and falls slowly, so that a server that becomes slow loses its
+//! requests at its first slow response. A server that hangs looks slow, too, because its requests in flight pile up.
 
 use super::two_choices::TwoChoices;
 use super::{BalanceMethod, Choice};
 
-/// The power of two choices, over waits.
+/// The power of two choices, compared by expected wait.
 #[derive(Debug)]
 pub(super) struct PeakEwma(TwoChoices);
 

@@ -1,4 +1,4 @@
-//! A server drawn by weight.
+//! Balancing by random draws, weighted by the servers' weights.
 
 use super::round_robin::round;
 use super::{BalanceMethod, Choice};
@@ -7,7 +7,7 @@ use crate::random;
 /// Weighted draws. Nothing is shared between requests.
 #[derive(Debug)]
 pub(super) struct Random {
-    /// Each server, as often as its weight.
+    /// The numbers of the servers, each as often as its weight.
     round: Box<[u16]>,
     servers: usize,
 }
@@ -22,14 +22,14 @@ impl Random {
         self.servers
     }
 
-    /// A server, by weight.
+    /// Draws a server at random. Its chance is proportional to its weight.
     pub(super) fn draw(&self) -> Option<usize> {
         let length = u64::try_from(self.round.len()).ok()?;
         let at = usize::try_from(random::number().checked_rem(length)?).ok()?;
         self.round.get(at).copied().map(usize::from)
     }
 
-    /// Draws until a server is admitted; from some draws on, each server is offered once.
+    /// Draws until a server is admitted. After a number of draws, it offers each remaining server in turn.
     pub(super) fn draw_admitted(&self, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let mut refused = Vec::new();
         for _ in 0..4 * self.servers {

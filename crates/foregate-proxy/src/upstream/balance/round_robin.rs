@@ -4,17 +4,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{BalanceMethod, Choice};
 
-/// Most entries of the round: weights are scaled down to fit.
+/// The most entries of a round. Weights are scaled down to fit.
 const LONGEST_ROUND: u64 = 4096;
 
-/// Weighted round robin. The round is laid out once so that heavy servers are spread evenly over
-/// it.
+/// Weighted round robin. The order of a round is computed once, and spreads heavy servers evenly over the
+/// round.
 #[derive(Debug)]
 pub(super) struct RoundRobin {
     round: Box<[u16]>,
     next: AtomicUsize,
-    /// Further attempts have a counter of their own, so that they do not shift first attempts: if
-    /// every second request is repeated, all others would start at the same server.
+    /// The counter of further attempts. With a shared counter they would disturb the order of first
+    /// attempts: if every second request were repeated, the other requests would all start at the same
+    /// server.
     next_again: AtomicUsize,
 }
 
@@ -31,19 +32,20 @@ impl RoundRobin {
 }
 
 impl BalanceMethod for RoundRobin {
-    /// The turns of servers that are not admitted are skipped, so that the other servers share them
+    /// Skips the turns of servers that are not admitted, so that the other servers share these requests
     /// by their weights.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let hand = if choice.is_further { &self.next_again } else { &self.next };
         let mut turns = self.round.iter().map_while(|_| self.take(hand));
-        // Concurrent requests may have taken all turns of the admitted servers.
+        // Concurrent requests may have taken all turns of the servers that are admitted, so each server
+        // is offered once more.
         turns
             .find(|&server| admits(server))
             .or_else(|| self.round.iter().map(|&server| usize::from(server)).find(|&server| admits(server)))
     }
 }
 
-/// Each server, as often as its weight, with the heavy ones spread evenly.
+/// The numbers of the servers, each as often as its weight, with heavy servers spread evenly.
 pub(super) fn round(weights: &[u32]) -> Box<[u16]> {
     let weights = reduced(weights);
     let total: i64 = weights.iter().sum();

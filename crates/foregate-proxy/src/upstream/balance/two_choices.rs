@@ -1,12 +1,12 @@
 //! Draws two servers by weight, and takes the less busy one.
 //!
-//! Nearly as even as least requests, and it looks at two servers instead of all. Proxies that do not know of each other's requests do not all
-//! run to the same server.
+//! The load is nearly as even as with least requests, although only two servers are compared. Several proxies, which do
+//! not know each other's requests, do not all choose the same server.
 
 use super::random::Random;
 use super::{BalanceMethod, Choice, share};
 
-/// Draws for a second server that is not the first.
+/// The most draws for a second server that differs from the first.
 const DRAWS: usize = 8;
 
 /// The power of two choices.
@@ -21,7 +21,7 @@ impl TwoChoices {
         Self { random: Random::new(weights), weights: weights.into() }
     }
 
-    /// Another server than the first, if there is one.
+    /// A server other than the first; the first one if there is no other.
     fn other_than(&self, first: usize) -> usize {
         let drawn = (0..DRAWS).filter_map(|_| self.random.draw()).find(|drawn| *drawn != first);
         drawn.unwrap_or_else(|| (first + 1) % self.random.servers().max(1))

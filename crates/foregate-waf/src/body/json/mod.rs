@@ -1,8 +1,9 @@
 //! JSON (RFC 8259) and the extensions that lenient parsers accept.
 //!
-//! A document that violates the standard is an error, and the pass goes on as the most lenient parsers do: comments, other quotes, names and
-//! texts without quotes, superfluous commas, several documents in a row. Rules therefore see the values that such a parser behind
-//! the firewall would see, whatever happens to the request. The pass ends where no parser goes on.
+//! A document that violates the standard is an error, but the pass goes on like the most lenient parsers: it
+//! accepts comments, other quotes, names and texts without quotes, superfluous commas, and several documents
+//! in a row. Rules therefore see the values that such a parser behind the firewall would see, whatever
+//! happens to the request. The pass ends where all parsers give up.
 
 mod text;
 mod white;
@@ -16,10 +17,10 @@ const ROOT: &[u8] = b"json";
 const MAX_PATH: usize = 8192;
 /// The name of a member whose name is empty.
 const NO_NAME: &[u8] = b"empty-key";
-/// Prefixes that servers write so that a document is no valid script, and that some parsers skip.
+/// Prefixes that some parsers skip. Servers write them before a document so that it is no valid script.
 const PREFIXES: &[&[u8]] = &[b")]}',", b")]}'", b")]}", b"while(1);", b"for(;;);", b"&&&START&&&"];
 
-/// How many documents a body of JSON has.
+/// The number of documents that a JSON body may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Documents {
     /// One.
@@ -28,13 +29,15 @@ pub enum Documents {
     Many,
 }
 
-/// Each number, text, truth value, null and empty object or array (as an empty text) under its path, as ModSecurity 3 names it:
-/// `{"a": {"b": [1]}}` is `json.a.b.array_0`. Numbers are as written, of texts the escapes are decoded, and members of the
-/// same name are all there. If not the whole body is given, it is no error that it ends too early.
+/// Emits each number, text, truth value, null, and empty object or array (as an empty text) under its path,
+/// which is named as in ModSecurity 3: the value in `{"a": {"b": [1]}}` is `json.a.b.array_0`. Numbers are
+/// passed on as written, and texts with their escapes decoded. Of several members with the same name, all are
+/// emitted. If `whole` is false, an early end is no error.
 ///
 /// # Errors
 ///
-/// The first thing that RFC 8259 does not allow, or a limit. A byte order mark of UTF-8 is allowed; other encodings are not.
+/// The first violation of RFC 8259, or an exceeded limit. A UTF-8 byte order mark is allowed; encodings other
+/// than UTF-8 are not.
 pub fn json(
     body: &[u8],
     documents: Documents,
@@ -61,7 +64,7 @@ pub(super) fn json_under(
     read(root, body, documents, whole, limits, sink)
 }
 
-/// Returns true if a lenient parser could take the start of a body for JSON.
+/// Returns true if a body begins in a way that a lenient parser could accept as JSON.
 pub(super) fn begins_like(body: &[u8]) -> bool {
     let start = body.get(white::length(body)..).unwrap_or_default();
     PREFIXES.iter().any(|prefix| start.starts_with(prefix)) || white::begins_document(start)
@@ -124,11 +127,11 @@ impl Wrong {
     }
 }
 
-/// Why the pass ends.
+/// The reason why the pass ends.
 enum JsonFault {
-    /// The body does.
+    /// The body has ended.
     End,
-    /// No parser goes on; [`JsonReader::wrong`] holds the error.
+    /// No parser accepts the text from here on; [`JsonReader::wrong`] holds the error.
     Stop,
     Limit(Limit),
 }
@@ -157,9 +160,9 @@ impl Limit {
 
 struct Container {
     array: bool,
-    /// How many elements or members have begun.
+    /// The number of elements or members that have begun.
     begun: usize,
-    /// The length of the path to it.
+    /// The length of the path to the container.
     path: usize,
 }
 
@@ -168,7 +171,7 @@ struct JsonReader<'a> {
     at: usize,
     /// The path to the present value.
     path: Vec<u8>,
-    /// How much of that is the document's name.
+    /// The length of the document's name, with which `path` begins.
     root: usize,
     containers: Vec<Container>,
     /// The text that is being decoded.
@@ -178,14 +181,14 @@ struct JsonReader<'a> {
     new_line: bool,
     documents: Documents,
     is_utf8: bool,
-    /// The first thing that the standard does not allow.
+    /// The first violation of the standard.
     wrong: Option<Wrong>,
     limits: &'a BodyLimits,
     sink: &'a mut dyn Sink,
 }
 
 impl<'a> JsonReader<'a> {
-    /// Notes that something else stands at the place of the reader than the standard has there.
+    /// Records a violation of the standard at the present position, where the standard has `instead_of`.
     fn odd(&mut self, instead_of: &'static str) {
         self.odd_at(self.at, instead_of);
     }
@@ -194,7 +197,7 @@ impl<'a> JsonReader<'a> {
         self.wrong.get_or_insert(Wrong { at, instead_of });
     }
 
-    /// Like `wrong`, for errors at which no parser goes on.
+    /// Records an error after which no parser continues.
     fn stop(&mut self, instead_of: &'static str) -> JsonFault {
         self.odd(instead_of);
         JsonFault::Stop
@@ -222,14 +225,15 @@ impl<'a> JsonReader<'a> {
                 self.at += 1;
                 next = self.white()?;
             }
-            // A text may be followed by anything, as in a table; a reader of several documents goes on at the next one.
+            // The body may be anything else after its first value, such as a table. Lenient parsers go on only at an
+            // object or array, unless several documents are expected.
             if !matches!(next, b'{' | b'[') && !many {
                 return Err(JsonFault::Stop);
             }
         }
     }
 
-    /// Leaves out one of [`PREFIXES`].
+    /// Skips one of [`PREFIXES`].
     fn prefix(&mut self) {
         let after_white = self.at + white::length(self.rest());
         let rest = self.body.get(after_white..).unwrap_or_default();
@@ -254,7 +258,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// A value, or the beginning of a container.
+    /// Reads a value, or the beginning of a container.
     fn value(&mut self) -> Result<(), JsonFault> {
         match self.white()? {
             b'{' => self.open(false),
@@ -263,7 +267,7 @@ impl<'a> JsonReader<'a> {
                 let text = self.text(quote, "a value")?;
                 self.hand_on(text)
             }
-            // A value that is left out: the comma or the end that follows is read next.
+            // The value is missing. The comma or the end of the container is read next.
             b',' | b';' | b']' | b'}' if !self.containers.is_empty() => {
                 self.odd("a value");
                 Ok(())
@@ -272,7 +276,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Counts a value.
+    /// Counts a value. Returns an error beyond the limit.
     fn count(&mut self) -> Result<(), JsonFault> {
         if self.count >= self.limits.arguments {
             return Err(JsonFault::Limit(Limit::Values));
@@ -290,8 +294,8 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Ends an array or object of this many elements or members. An empty one counts as an empty text, so that rules see the names that lead
-    /// to it; an empty document has no names.
+    /// Ends an array or object in which this many elements or members have begun. An empty one is emitted as an
+    /// empty text, so that rules see the names in its path. An empty document is not emitted: it has no names.
     fn close(&mut self, begun: usize) -> Result<(), JsonFault> {
         self.at += 1;
         self.containers.pop();
@@ -302,7 +306,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// The next element of an array, or its end.
+    /// Reads the next element of an array, or its end.
     fn element(&mut self, begun: usize) -> Result<(), JsonFault> {
         match (self.white()?, begun) {
             (b']', _) => return self.close(begun),
@@ -329,7 +333,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// The next member of an object, or its end.
+    /// Reads the next member of an object, or its end.
     fn member(&mut self, begun: usize) -> Result<(), JsonFault> {
         let first = begun == 0;
         let mut byte = self.white()?;
@@ -362,7 +366,7 @@ impl<'a> JsonReader<'a> {
         self.colon()
     }
 
-    /// Appends the name of a member to the path.
+    /// Reads the name of a member and appends it to the path.
     fn name(&mut self, byte: u8) -> Result<(), JsonFault> {
         if !matches!(byte, b'"' | b'\'') {
             return self.plain_name(byte);
@@ -376,7 +380,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// Reads the colon of a member and its value. Some parsers accept a name without a value.
+    /// Reads the colon of a member and its value. Some parsers accept a member without these.
     fn colon(&mut self) -> Result<(), JsonFault> {
         match self.white()? {
             b':' => self.at += 1,

@@ -1,4 +1,4 @@
-//! Texts, names, numbers and words.
+//! The texts, names, numbers and words of JSON.
 
 use super::{JsonFault, JsonReader};
 
@@ -7,7 +7,7 @@ use super::{JsonFault, JsonReader};
 pub(super) struct JsonText {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Set if the text has no escapes; otherwise it was decoded.
+    /// Set if the text has no escapes. Otherwise the decoded text is in the scratch buffer.
     pub(super) plain: bool,
     /// Set if parsers disagree about one of its escapes.
     odd: bool,
@@ -15,14 +15,15 @@ pub(super) struct JsonText {
 
 /// A decoded escape.
 struct JsonEscape {
-    /// Bytes after the backslash.
+    /// The number of bytes after the backslash that belong to the escape.
     length: usize,
-    /// The bytes after the backslash at which the standard is violated, and the form that it requires.
+    /// If the escape violates the standard: the position of the error, in bytes after the backslash, and the form
+    /// that the standard requires.
     wrong: Option<(usize, &'static str)>,
 }
 
 impl JsonReader<'_> {
-    /// Reads a text at its opening quote. A text with escapes is decoded into the scratch.
+    /// Reads a text at its opening quote. A text with escapes is decoded into the scratch buffer.
     pub(super) fn text(&mut self, quote: u8, instead_of: &'static str) -> Result<JsonText, JsonFault> {
         if quote != b'"' {
             self.odd(instead_of);
@@ -69,13 +70,13 @@ impl JsonReader<'_> {
         }
     }
 
-    /// Hands a value on that is a text, in all ways in which it is read.
+    /// Emits a text as the value of the path, in all readings that parsers differ about.
     pub(super) fn hand_on(&mut self, text: JsonText) -> Result<(), JsonFault> {
         self.count()?;
         let raw = self.body.get(text.start..text.end).unwrap_or_default();
         let value = if text.plain { raw } else { &self.scratch };
         self.sink.argument(&self.path, value);
-        // Some leave out bytes that are no UTF-8.
+        // Some parsers drop bytes that are not valid UTF-8.
         let valid = (!self.is_utf8 && std::str::from_utf8(value).is_err())
             .then(|| value.utf8_chunks().flat_map(|chunk| chunk.valid().bytes()).collect::<Vec<u8>>());
         let others = text.odd.then(|| [without_backslashes(raw), raw.to_vec()]);
@@ -86,7 +87,7 @@ impl JsonReader<'_> {
         Ok(())
     }
 
-    /// Reads a number, a word, or an unquoted value of lenient parsers.
+    /// Reads a number, a word, or an unquoted text, which lenient parsers accept.
     pub(super) fn plain(&mut self) -> Result<(), JsonFault> {
         let start = self.at;
         if self.standard()? {
@@ -111,7 +112,7 @@ impl JsonReader<'_> {
         Ok(())
     }
 
-    /// Reads a number or word of the standard. Returns true if it is one.
+    /// Reads a number, `true`, `false` or `null` as the standard has them. Returns false if there is none.
     fn standard(&mut self) -> Result<bool, JsonFault> {
         let is_one = match self.rest() {
             [b't', ..] => self.word(b"true")?,
@@ -180,7 +181,7 @@ impl JsonReader<'_> {
         Ok(true)
     }
 
-    /// A name without quotes.
+    /// Reads a name without quotes.
     pub(super) fn plain_name(&mut self, first: u8) -> Result<(), JsonFault> {
         let rest = self.rest();
         let begins = first.is_ascii_alphanumeric() || b"_$-+.@*".contains(&first) || first >= 0x80;
@@ -196,7 +197,7 @@ impl JsonReader<'_> {
     }
 }
 
-/// How much of a text is a value without quotes.
+/// The length of the value without quotes at the start of a text.
 fn plain_length(text: &[u8]) -> usize {
     let mut before = b' ';
     let ends = |(at, byte): (usize, &u8)| {
@@ -261,7 +262,7 @@ fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<JsonEscape, JsonFault> {
             out.push(0x0b);
             1
         }
-        // The line goes on.
+        // A line end after a backslash stands for nothing.
         [b'\r', b'\n', ..] => 2,
         [b'\r' | b'\n', ..] => 1,
         [0xe2, 0x80, 0xa8 | 0xa9, ..] => 3,
@@ -286,21 +287,22 @@ fn simple(byte: u8) -> Option<u8> {
     })
 }
 
-/// The number of four characters, as general readers of integers take it: they allow a sign, blanks and underscores among the digits.
+/// The number that four characters denote for parsers that use a general integer function: such functions
+/// allow a sign, blanks, and underscores among the digits.
 fn general_integer(text: &[u8]) -> Option<u32> {
     let digits: Vec<u8> =
         text.get(..4)?.iter().copied().filter(|byte| !matches!(byte, b'+' | b' ' | b'_')).collect();
     hexadecimal(&digits, 0, digits.len()).filter(|_| !digits.is_empty())
 }
 
-/// The number of this many hexadecimal digits at a place.
+/// The number that this many hexadecimal digits at a position denote.
 fn hexadecimal(text: &[u8], at: usize, digits: usize) -> Option<u32> {
     let digits = text.get(at..at + digits).filter(|digits| !digits.is_empty())?;
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
     digits.iter().try_fold(0_u32, |code, byte| Some(code.checked_mul(16)? + digit(byte)?))
 }
 
-/// The character of `uHHHH`, or of a pair of them, and its length.
+/// The character that `uHHHH`, or a pair of these (surrogates), denotes, and the length of the escape.
 fn character(behind: &[u8]) -> (Option<u32>, usize) {
     let code = hexadecimal(behind, 1, 4);
     let Some(high) = code.filter(|code| (0xd800..0xdc00).contains(code)) else { return (code, 5) };
@@ -332,7 +334,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The text as parsers see it that drop a backslash before an unknown escape.
+/// The text for parsers that drop the backslash of an unknown escape.
 fn without_backslashes(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;

@@ -4,7 +4,8 @@ use memchr::{memchr, memmem};
 
 use super::{Documents, JsonFault, JsonReader};
 
-/// Characters beyond ASCII that are white space to some: a mark of UTF-8, no-break and other spaces, and line ends.
+/// Characters beyond ASCII that some parsers treat as white space: the byte order mark, no-break and other
+/// spaces, and line ends.
 const SPACES: &[&[u8]] = &[
     b"\xef\xbb\xbf",
     b"\xc2\xa0",
@@ -16,12 +17,12 @@ const SPACES: &[&[u8]] = &[
     b"\xe3\x80\x80",
     b"\xe1\x9a\x80",
 ];
-/// Ends of lines to some readers, but not to all.
+/// Characters that end a line for some parsers, but not for all.
 const LINE_ENDS: &[&[u8]] = &[b"\r", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"];
 
 const NO_COMMENTS: &str = "a token of JSON, which has no comments";
 
-/// How many bytes at the start of a text are white space to somebody.
+/// The number of bytes at the start of a text that are white space to any parser.
 pub(super) fn length(text: &[u8]) -> usize {
     let mut rest = text;
     while let Some(after) = ascii(rest).or_else(|| other(rest)) {
@@ -51,7 +52,7 @@ fn ascii(text: &[u8]) -> Option<&[u8]> {
     text.split_first().filter(|(byte, _)| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).map(|(_, rest)| rest)
 }
 
-/// Skips a character that only some parsers treat as white space.
+/// The text after its first character, if only some parsers treat that as white space.
 fn other(text: &[u8]) -> Option<&[u8]> {
     match text {
         [0x0b | 0x0c | 0x1c..=0x1f, rest @ ..] => Some(rest),
@@ -63,7 +64,7 @@ fn other(text: &[u8]) -> Option<&[u8]> {
 }
 
 impl<'a> JsonReader<'a> {
-    /// The next byte that is no white space and begins no comment.
+    /// Skips white space and comments; returns the next byte.
     pub(super) fn white(&mut self) -> Result<u8, JsonFault> {
         self.new_line = false;
         loop {
@@ -77,7 +78,7 @@ impl<'a> JsonReader<'a> {
                 }
                 [b'/', b'/' | b'*', ..] | [b'#', ..] => self.comment(rest)?,
                 [byte @ b'!'..=b'~', ..] => return Ok(*byte),
-                // The record separator that begins each document of a text sequence.
+                // In a text sequence, the record separator begins each document.
                 [0x1e, ..] if self.documents == Documents::Many => self.at += 1,
                 [byte, ..] => {
                     let Some(after) = other(rest) else { return Ok(*byte) };
@@ -88,7 +89,8 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Leaves out a comment. One that ends earlier to some is a value as well: they read on in it.
+    /// Skips a comment. If some parsers end the comment earlier and read the rest of it, it is also emitted as a
+    /// value.
     fn comment(&mut self, rest: &'a [u8]) -> Result<(), JsonFault> {
         self.odd(NO_COMMENTS);
         let end = match rest {

@@ -9,7 +9,8 @@ use crate::model::{
     WritableCollection,
 };
 
-/// Returns true if a rule exempts the request from other rules, directly or by the values that it sets, without stopping it.
+/// Returns true if a rule does not stop the request and exempts it from other rules, directly or by the
+/// variables that it sets.
 pub(super) fn lets_through(at: usize, rule: &model::Rule, links: &[PlanLink], marks: &Marks) -> bool {
     let effects = || links.iter().flat_map(|link| &link.effects);
     match rule.disruptive {
@@ -39,8 +40,8 @@ fn leaves_out(effect: &Effect) -> bool {
     )
 }
 
-/// Returns true if variables are only removed or set to fixed values, such as thresholds and lists of allowed items, and none is derived
-/// from a match or increased like a score.
+/// Returns true if the effects remove variables or set them to fixed values, such as thresholds and lists of
+/// allowed items, and do nothing else to variables: none is set from a match or increased like a score.
 fn only_settles<'e>(effects: impl Iterator<Item = &'e Effect>) -> bool {
     let mut settles = false;
     for effect in effects {
@@ -61,7 +62,7 @@ impl Compiler<'_> {
             Action::ExpireVar { collection: WritableCollection::Persistent(collection), name, seconds } => {
                 Effect::Expire(*collection, self.expression(name, place)?, self.amount(seconds, place)?)
             }
-            // A transaction is over before a variable of its own could expire: only at once has an effect.
+            // A variable of `TX` never expires, since the transaction ends earlier. Only an expiry at once has an effect.
             Action::ExpireVar { collection: WritableCollection::Tx, name, seconds } => match seconds {
                 Number::Fixed(..=0) => Effect::SetTx(self.name(name, place)?, VariableChange::Unset),
                 _ => return Ok(None),

@@ -1,11 +1,13 @@
-//! Constant folding: rules over variables that only other rules have set.
+//! Constant folding: evaluates rules in advance if they read only variables whose values other rules have set
+//! to constants.
 //!
-//! The paranoia levels of the Core PlanRule Set are ladders of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"` skips the rules
-//! after it. The fold runs the rules of a phase in order over the known values of variables. A rule with a known outcome is removed
-//! from the plan, or replaced by the values that it sets; the rules that it skips are removed as well.
+//! The paranoia levels of the Core Rule Set consist of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"`
+//! skips the rules after it. The fold runs the rules of a phase in order over the known values of variables.
+//! A rule with a known outcome is removed from the plan, or replaced by the values that it sets. The rules
+//! that it skips are removed as well.
 //!
-//! `ctl` can remove a rule on which the fold relies at run time: then the transaction continues with the plain plan (see
-//! `Removal::unfolds`).
+//! At run time, `ctl` can remove a rule on which the fold relies. The transaction then continues with the
+//! plain plan (see `Removal::unfolds`).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -34,9 +36,9 @@ pub(super) fn plan(plan: &mut Plan) {
         .into_iter()
         .any(|effect| matches!(effect, Effect::RemoveTarget(_, ValueSource::Tx, _)));
     let folded = Phase::ALL.map(|phase| match phase {
-        // Rules may look at less of `TX` than they say.
+        // `ctl` may remove targets in `TX` from rules, so the outcome of rules over `TX` is unknown.
         _ if open => of_phase(folder.plan, phase).map(run).collect(),
-        // The last phase runs after whatever ended the others, so that nothing is known of it.
+        // The last phase runs even if a rule has ended the earlier ones, so no values are known there.
         Phase::Logging => of_phase(folder.plan, phase).map(run).collect(),
         _ => folder.phase(phase),
     });
@@ -69,7 +71,7 @@ fn run(rule: usize) -> Step {
     Step::Run { rule, candidate: None, skip: 0 }
 }
 
-/// A rule that the folded plan relies on without running it.
+/// A rule that the folded plan does not run, but whose outcome it relies on.
 struct Reliance {
     phase: Phase,
     rule: usize,
@@ -80,8 +82,8 @@ struct Reliance {
 }
 
 impl Reliance {
-    /// Returns true if the plan is invalid without these rules. Removing a rule together with all rules that it skips leaves the plan
-    /// valid.
+    /// Returns true if the folded plan is invalid once these rules are removed. It stays valid if the rule only
+    /// skips others and all of those are removed too.
     fn broken_by(&self, removed: &Bits) -> bool {
         removed.contains(self.rule)
             && (self.assigns || !self.skips.iter().all(|rule| removed.contains(*rule)))
@@ -94,9 +96,9 @@ impl Reliance {
 
 struct Folder<'a> {
     plan: &'a Plan,
-    /// For each slot, the value, if it is known.
+    /// The value of each slot; `None` if it is not known.
     known: Vec<Option<Value>>,
-    /// Set once a rule may have ended the phase: assignments after it are uncertain.
+    /// Set once a rule may have ended the phase. Assignments after that rule are uncertain.
     uncertain: bool,
     reliances: Vec<Reliance>,
     phase: Phase,
@@ -104,9 +106,9 @@ struct Folder<'a> {
 
 /// The outcome of a rule.
 enum Outcome {
-    /// Decided by the request.
+    /// The outcome depends on the request.
     Open,
-    /// Known: the assignments, and if the rule matches.
+    /// The outcome is known: the values that the rule sets, and true if it matches.
     Known { sets: Vec<(Slot, Value)>, matches: bool },
 }
 
@@ -115,7 +117,7 @@ impl Folder<'_> {
         self.phase = phase;
         let rules: Vec<usize> = of_phase(self.plan, phase).collect();
         let mut steps: Vec<Step> = Vec::with_capacity(rules.len());
-        // Where rules that are run may skip to.
+        // The positions to which the remaining rules may skip.
         let mut landings: BTreeSet<usize> = BTreeSet::new();
         let mut next = 0;
         while let Some(&at) = rules.get(next) {
@@ -203,7 +205,7 @@ impl Folder<'_> {
         Outcome::Known { sets, matches: true }
     }
 
-    /// How many values of a link match.
+    /// The number of a link's values that match; `None` if it is not known.
     fn matches(&self, link: &PlanLink, sets: &[(Slot, Value)]) -> Option<usize> {
         if link.targets.is_empty() {
             return matches!(link.test, Test::Always).then_some(usize::from(!link.negated));
@@ -257,7 +259,7 @@ impl Folder<'_> {
         let before = || self.value(*slot, sets).map(|value| leading_number(&self.text(value)));
         let value = match change {
             VariableChange::Set(value) => *value,
-            // A variable that is unset expands to the empty text, which is not recorded here.
+            // An unset variable expands to the empty text, which is not a known value here.
             VariableChange::SetMade(expression) => {
                 self.value(expression.slot()?, sets).filter(|value| *value != Value::Unset)?
             }
@@ -280,7 +282,7 @@ impl Folder<'_> {
         }
     }
 
-    /// The known value of a slot, after the assignments of the rule itself.
+    /// The known value of a slot. Assignments of the present rule (`sets`) come first.
     fn value(&self, slot: Slot, sets: &[(Slot, Value)]) -> Option<Value> {
         let own = sets.iter().rev().find(|(set, _)| *set == slot).map(|(_, value)| *value);
         own.or(self.known[usize::from(slot)])
@@ -288,13 +290,14 @@ impl Folder<'_> {
 
     fn text(&self, value: Value) -> Vec<u8> {
         let mut out = Vec::new();
-        // Known values never refer to a transaction's text.
+        // Known values are constants, so the text of a transaction is not needed.
         push_value(value, &self.plan.names, &Text::default(), &mut out);
         out
     }
 }
 
-/// Adds assignments to the last step if that assigns too and no jump lands between them, otherwise as a new step.
+/// Adds assignments to the last step, if that is also an assignment and no jump lands between the two.
+/// Otherwise adds a new step.
 fn assign(steps: &mut Vec<Step>, at: usize, sets: Vec<(Slot, Value)>, landings: &BTreeSet<usize>) {
     if sets.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The operators that a phase applies to each value, and the rules that a value can skip.
+//! Computes for each phase which operators it applies to which values, and which rules a value cannot match.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,8 +18,8 @@ use crate::operator::Test;
 use crate::scan::{Literals, Scan};
 use crate::transform::Transformation;
 
-/// Fills in the parts that both plans share. The plain plan scans all values: it serves the rare transactions in which
-/// `ctl` changed the rules.
+/// Fills in the interests of both plans. The plain plan has no prefilter, because it is used only for the
+/// rare transactions in which `ctl` has changed the rules.
 pub(super) fn add(plan: &mut Plan, prefilter: bool) -> Result<(), Problem> {
     let mut folded = std::mem::take(&mut plan.folded);
     let mut plain = std::mem::take(&mut plan.plain);
@@ -34,7 +34,8 @@ pub(super) fn add(plan: &mut Plan, prefilter: bool) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Something that a rule wants: this form of a value, and as which candidate it looks at it.
+/// The form of a value that a rule reads, and the number of the candidate that stands for the rule, if it has
+/// one.
 type Want = (Node, Option<u32>);
 
 fn prepare(plan: &Plan, phase: &mut PhasePlan, prefilter: bool) -> Result<(), Problem> {
@@ -67,15 +68,15 @@ fn prepare(plan: &Plan, phase: &mut PhasePlan, prefilter: bool) -> Result<(), Pr
         .ok_or_else(|| problem(first_place(plan), TOO_MANY))
 }
 
-/// The place to report for an error of all rules together.
+/// The place that is reported for an error of all rules together.
 fn first_place(plan: &Plan) -> &Place {
-    // Without rules there is no place for errors.
+    // If there are no rules, errors have no place.
     static NOWHERE: LazyLock<Place> = LazyLock::new(|| Place { file: "".into(), line: 1, column: 1 });
     plan.rules.first().map_or(&*NOWHERE, |rule| &rule.about.place)
 }
 
-/// Literals of which every value that a link matches has at least one, if there are any, and if all inputs of the link
-/// are known at the start of the phase.
+/// A set of literals of which every matching value contains at least one. `None` if the link has no such set,
+/// or if some of its inputs are not known at the start of the phase.
 fn required(link: &PlanLink, operator: &Operator) -> Option<Literals> {
     let fixed = |target: &PlanTarget| {
         !target.count && matches!(target.source, ValueSource::Units(..) | ValueSource::Scalar(_))
@@ -93,11 +94,11 @@ fn required(link: &PlanLink, operator: &Operator) -> Option<Literals> {
     }
 }
 
-/// The operators to apply, by family.
+/// The operators to apply to the values of each family.
 struct OperatorFamilies {
-    /// The interests in all values of the family, except those under certain names.
+    /// The operators for all values of the family, each with the names whose values are excepted.
     all: [Vec<(Want, Vec<u16>)>; FAMILIES],
-    /// The interests in single names.
+    /// The operators for the values under one name, each with that name.
     named: [Vec<(Want, u16)>; FAMILIES],
 }
 
@@ -154,8 +155,8 @@ impl OperatorFamilies {
             };
             let others = made.place(all.iter().map(|(want, _)| *want).collect())?;
             let mut known = vec![others; known];
-            // Names of which the same is wanted share an interest, and there are many where updates leave some out of all
-            // rules: the wants of each are put together once.
+            // Names with the same operators share an interest, which is computed only once. There are many such names if
+            // updates exclude them from all rules.
             let mut made_for: HashMap<Apart, u16> = HashMap::default();
             for (name, apart) in apart(all, named) {
                 let place = match made_for.get(&apart) {
@@ -193,7 +194,7 @@ impl Apart {
     }
 }
 
-/// That of each name of which not the same is wanted as of all others.
+/// The difference for each name whose operators differ from those of the family.
 fn apart(all: &[(Want, Vec<u16>)], named: &[(Want, u16)]) -> BTreeMap<u16, Apart> {
     let mut apart: BTreeMap<u16, Apart> = BTreeMap::new();
     for (at, (_, without)) in (0_u32..).zip(all) {
@@ -218,7 +219,7 @@ struct Interests<'a> {
 }
 
 impl Interests<'_> {
-    /// The number of the interest in all of this.
+    /// The number of the interest with these operators, which is added if it is new.
     fn place(&mut self, mut wants: Vec<Want>) -> Option<u16> {
         wants.sort_unstable();
         wants.dedup();

@@ -1,4 +1,5 @@
-//! Which rules that do nothing but set variables of `TX` tell of an attack by that.
+//! Tells if a rule that only sets variables of `TX` reports an attack or exempts the request, by the rules
+//! that read these variables.
 
 use super::compile_pattern;
 use crate::engine::tx::leading_number;
@@ -10,35 +11,37 @@ use crate::operator::TextTest;
 use crate::scan::{Pattern, PatternOptions};
 use crate::transform::UnicodeMap;
 
-/// Comparisons of rules with variables of `TX`: in rules that stop a request or add to a score, and in rules that exempt one. A rule that sets
-/// a variable to the value of the first kind may report an attack, in any spelling; other assignments may exempt the request.
+/// All tests of variables of `TX`: in rules that stop a request or add to a score, and in rules that exempt a
+/// request. A rule that sets a variable to a value for which a test of the first kind holds may report an
+/// attack. Other assignments may exempt the request.
 #[derive(Debug)]
 pub(super) struct Marks<'a>(Vec<VariableTest<'a>>);
 
-/// A look at variables of `TX`.
+/// A test of variables of `TX` in a rule.
 #[derive(Debug)]
 struct VariableTest<'a> {
-    /// When: the phase and the rule's place.
+    /// The time of the test: the phase and the position of the rule.
     when: (Phase, usize),
     /// The consequence of a match.
     then: AfterMark,
     link: &'a Link,
     target: &'a Target,
-    /// The pattern of a selector.
+    /// The pattern of the target's selector, if it has one.
     names: Option<Pattern>,
     /// The pattern of the operator, if it has one.
     pattern: Option<Pattern>,
-    /// The meaning of `%uXXXX` codes.
+    /// The map of `%uXXXX` codes to characters.
     map: Option<&'a UnicodeMap>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterMark {
-    /// A request is stopped, whatever else is true.
+    /// The rule stops the request; it has no other conditions.
     Stops,
-    /// The request comes closer to being stopped.
+    /// The rule brings the request closer to being stopped: it adds to a score, or stops the request under
+    /// further conditions.
     Nears,
-    /// The other operators need less of the value.
+    /// The rule exempts the request from other rules.
     Lets,
 }
 
@@ -92,8 +95,8 @@ impl<'a> Marks<'a> {
         Ok(Self(looks))
     }
 
-    /// Returns true if the assignments of a rule can only bring a request closer to being stopped. Unknown consequences count as
-    /// exemptions.
+    /// Returns true if the assignments of a rule can only bring a request closer to being stopped. A test with an
+    /// unknown outcome counts as an exemption.
     pub(super) fn are_set_by(&self, at: usize, rule: &Rule) -> bool {
         let (mut stops, mut some, mut all) = (false, false, true);
         for action in rule.links.iter().flat_map(|link| &link.actions) {
@@ -137,13 +140,13 @@ fn adds(rule: &Rule) -> bool {
 }
 
 impl VariableTest<'_> {
-    /// Returns true if the mark uses the variable of this name.
+    /// Returns true if the test reads the variable with this name.
     fn sees(&self, name: &str) -> bool {
         let is_left_out = self.link.exclusions.iter().any(|out| {
             out.variable == Variable::Tx
                 && match &out.selector {
                     Some(Selector::Name(other)) => other.eq_ignore_ascii_case(name),
-                    // The value counts as seen.
+                    // An exclusion by a pattern is ignored: the test counts as reading the variable.
                     Some(_) => false,
                     None => true,
                 }
@@ -162,7 +165,7 @@ impl VariableTest<'_> {
             _ if self.link.multi_match => None,
             Some(_) if self.target.count && is_one => self.passes("1"),
             None if self.target.count && is_one => self.passes("0"),
-            // Other values may be present as well.
+            // The target may have further values. The outcome is known if it is the same for one and for very many.
             Some(_) if self.target.count => {
                 let few = self.passes("1");
                 few.filter(|few| self.passes("1000000") == Some(*few))
@@ -173,7 +176,7 @@ impl VariableTest<'_> {
         }
     }
 
-    /// Evaluates the operator with its negation; `None` if the request decides.
+    /// Evaluates the operator with its negation; `None` if the outcome depends on the request.
     fn passes(&self, value: &str) -> Option<bool> {
         let mut value = value.as_bytes().to_vec();
         for transformation in &self.link.transformations {

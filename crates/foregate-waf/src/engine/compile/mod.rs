@@ -1,4 +1,4 @@
-//! The model, compiled to a plan.
+//! Compiles the model to a plan.
 
 mod effects;
 mod fold;
@@ -23,11 +23,11 @@ use crate::model::{
 use crate::operator::{Checksum, Test, TextTest, table};
 use crate::scan::{Pattern, PatternOptions, Words};
 
-/// The largest number of candidates of a phase, names, nodes and the like: the range of the plan's small integers.
+/// The error for too many candidates of a phase, names, nodes and the like: the plan numbers them with 16 bits.
 const TOO_MANY: &str = "the rules use more names or chains of transformations than a plan can hold (65,534)";
 
-/// Compiles a set of rules. With `prefilter` off, every rule looks at every value of its targets: the same results, for
-/// tests.
+/// Compiles a set of rules. If `prefilter` is false, every rule looks at every value of its targets. The
+/// results are the same, which tests check.
 pub(super) fn compile(
     set: RuleSet,
     limits: TransactionLimits,
@@ -43,7 +43,7 @@ pub(super) fn compile(
         marks: marks::Marks::of(&set)?,
         index: OnceCell::new(),
     };
-    // The captures come first, so that a capture's number is its slot.
+    // The captures `TX.0` to `TX.9` are added first, so that the number of a capture is also its slot.
     for digit in b'0'..=b'9' {
         compiler.names.intern(&[digit]);
     }
@@ -218,7 +218,7 @@ fn problem(place: &Place, message: &str) -> Problem {
     Problem { place: place.clone(), message: message.to_owned(), suggestion: None }
 }
 
-/// Rules of a phase, by their place in the set.
+/// The positions of a phase's rules in the set.
 fn of_phase(plan: &Plan, phase: Phase) -> impl Iterator<Item = usize> + '_ {
     plan.rules.iter().enumerate().filter(move |(_, rule)| rule.about.phase == phase).map(|(at, _)| at)
 }

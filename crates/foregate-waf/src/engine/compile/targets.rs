@@ -6,7 +6,7 @@ use crate::engine::values::{Family, Half};
 use crate::model::{self, PersistentCollection, Place, Problem, Selector, Variable, XPath};
 use crate::scan::PatternOptions;
 
-/// Where the values of a variable are.
+/// The source of the values of a variable.
 pub(in crate::engine) fn source(variable: Variable, selector: Option<&Selector>) -> ValueSource {
     use ValueSource::Units;
     use Variable as V;
@@ -63,7 +63,7 @@ pub(in crate::engine) fn source(variable: Variable, selector: Option<&Selector>)
     }
 }
 
-/// The variable under which a value is kept that has two names.
+/// The variable under which a value is stored. Some values are known by two variables.
 pub(in crate::engine) fn canonical(variable: Variable) -> Variable {
     match variable {
         Variable::ReqbodyProcessorError => Variable::ReqbodyError,
@@ -136,7 +136,7 @@ impl Compiler<'_> {
         Ok(Pick::Name(number, lower))
     }
 
-    /// Finds the slots that selectors of `TX` with a pattern mean, now that all names are known.
+    /// Finds the slots for selectors of `TX` that are patterns. Called once all names are known.
     pub(super) fn resolve_patterns(&self, rules: &mut [PlanRule]) {
         for link in rules.iter_mut().flat_map(|rule| &mut rule.links) {
             for target in &mut link.targets {

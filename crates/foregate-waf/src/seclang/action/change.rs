@@ -1,4 +1,4 @@
-//! Actions that change something: variables, collections, masks of logs.
+//! Parses actions that change variables, collections, or the masks of logs.
 
 use super::super::findings::Findings;
 use super::super::line::Part;
@@ -9,7 +9,7 @@ use crate::model::{
     Action, Change, Mask, PersistentCollection, SetVar, Template, Variable, WritableCollection,
 };
 
-/// The effect of `verb` with this value; `None` after an error, which is recorded.
+/// Parses the value of `verb`. Returns `None` after an error, which is recorded.
 pub(super) fn effect(verb: Verb, value: Part<'_>, findings: &mut Findings) -> Option<Action> {
     let name = || value.text().into_boxed_str();
     Some(match verb {
@@ -26,12 +26,12 @@ pub(super) fn effect(verb: Verb, value: Part<'_>, findings: &mut Findings) -> Op
         Verb::MaskResponseHeader => Action::Mask(Mask::ResponseHeader(name())),
         Verb::MaskMatched => Action::Mask(Mask::Matched),
         Verb::MaskMatchedBytes => Action::Mask(matched_bytes(value, findings)?),
-        // All other actions are handled before.
+        // The caller handles all other actions.
         _ => return None,
     })
 }
 
-/// `COLLECTION.NAME=VALUE`, `…=+VALUE`, `…=-VALUE`, `COLLECTION.NAME` or `!COLLECTION.NAME`.
+/// Parses `COLLECTION.NAME=VALUE`, `…=+VALUE`, `…=-VALUE`, `COLLECTION.NAME` or `!COLLECTION.NAME`.
 fn set_var(value: Part<'_>, findings: &mut Findings) -> Option<SetVar> {
     if let Some(element) = value.strip('!') {
         let (collection, name) = element_of(element, findings)?;
@@ -58,7 +58,7 @@ fn set_var(value: Part<'_>, findings: &mut Findings) -> Option<SetVar> {
     Some(SetVar { collection, name, change })
 }
 
-/// `COLLECTION.NAME`
+/// Parses `COLLECTION.NAME`.
 fn element_of(part: Part<'_>, findings: &mut Findings) -> Option<(WritableCollection, Template)> {
     let part = part.trim();
     let Some((collection, name)) = part.split('.') else {
@@ -152,7 +152,7 @@ fn set_env(value: Part<'_>, findings: &mut Findings) -> Option<Action> {
     Some(Action::SetEnv { name: template(name, findings)?, value: template(value, findings)? })
 }
 
-/// `FIRST/LAST`, or nothing.
+/// Parses `FIRST/LAST`, or an empty value.
 fn matched_bytes(value: Part<'_>, findings: &mut Findings) -> Option<Mask> {
     if value.raw.is_empty() {
         return Some(Mask::MatchedBytes { first: 0, last: 0 });

@@ -1,4 +1,4 @@
-//! `ctl:NAME=VALUE`: changes for the rest of a transaction.
+//! Parses `ctl:NAME=VALUE`, which changes a setting or removes rules for the rest of a transaction.
 
 use std::ops::RangeInclusive;
 
@@ -54,7 +54,7 @@ const CTLS: &[(&str, MakeCtl)] = &[
 
 const NO_HASH: &str = "pages are not signed";
 
-/// `ctl`s of ModSecurity and Coraza that are not there, and why.
+/// The `ctl`s of ModSecurity and Coraza that are not supported, with the reasons.
 const NOT_OFFERED: &[(&str, &str)] = &[
     ("debugLogLevel", "diagnostics are those of the proxy"),
     ("hashEnforcement", NO_HASH),
@@ -63,7 +63,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("ruleUpdateTargetById", "`ruleRemoveTargetById` takes its place"),
 ];
 
-/// The effects of a `ctl` value; none after an error, which is recorded.
+/// Parses the value of a `ctl`. Returns no action after an error, which is recorded.
 pub(super) fn ctl(part: Part<'_>, findings: &mut Findings) -> Vec<Action> {
     let Some((name, value)) = part.split('=') else {
         let suggestion = Some("it is written `ctl:NAME=VALUE`".into());
@@ -112,7 +112,7 @@ fn one(make: MakeCtl, value: Part<'_>, findings: &mut Findings) -> Option<Ctl> {
     })
 }
 
-/// `RULES;TARGETS`
+/// Parses `RULES;TARGETS`.
 fn remove_target(by: By, value: Part<'_>, findings: &mut Findings) -> Vec<Action> {
     let Some((rules, target)) = value.split(';') else {
         let suggestion = Some("it is written `RULES;VARIABLE:NAME`".into());
@@ -133,7 +133,7 @@ fn selection(by: By, part: Part<'_>, findings: &mut Findings) -> Option<RuleSele
     }
 }
 
-/// Ids and ranges of them, between white space or commas: `942100 942200-942299`.
+/// Parses ids and ranges of ids, separated by white space or commas: `942100 942200-942299`.
 pub(in super::super) fn ids(part: Part<'_>, findings: &mut Findings) -> Option<Vec<RangeInclusive<RuleId>>> {
     let mut ranges = Vec::new();
     let mut right = true;
@@ -155,7 +155,7 @@ pub(in super::super) fn ids(part: Part<'_>, findings: &mut Findings) -> Option<V
     right.then_some(ranges)
 }
 
-/// A text as it is, or a pattern between slashes.
+/// Parses a literal text, or a pattern between slashes.
 pub(in super::super) fn text_match(part: Part<'_>, findings: &mut Findings) -> Option<TextMatch> {
     if part.raw.is_empty() {
         findings.error(part.at, "a text is missing", None);

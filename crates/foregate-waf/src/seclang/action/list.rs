@@ -1,4 +1,4 @@
-//! A list of actions to its items.
+//! Splits a list of actions into its items.
 
 use super::super::findings::Findings;
 use super::super::limits::MAX_ACTIONS;
@@ -11,7 +11,7 @@ pub(super) struct ActionItem<'l> {
     pub(super) value: Option<Part<'l>>,
 }
 
-/// The actions in `part`, between commas; at an error, which is recorded, the list ends.
+/// Splits the actions in `part` at commas. The list ends at an error, which is recorded.
 pub(super) fn items<'l>(part: Part<'l>, findings: &mut Findings) -> Vec<ActionItem<'l>> {
     let mut items = Vec::new();
     let mut rest = part.trim();
@@ -42,7 +42,8 @@ pub(super) fn items<'l>(part: Part<'l>, findings: &mut Findings) -> Vec<ActionIt
     }
 }
 
-/// Reads a value, quoted with `'` or up to the next comma; returns it and the rest from the comma on.
+/// Reads a value, which is quoted with `'` or ends at the next comma. Returns the value, and the rest from
+/// the comma on.
 fn value_of<'l>(part: Part<'l>, findings: &mut Findings) -> Option<(Part<'l>, Part<'l>)> {
     let part = part.trim().in_both_quotes();
     let Some(inner) = part.strip('\'') else {

@@ -1,4 +1,5 @@
-//! Actions: `id:1,phase:2,deny,t:none,setvar:'tx.score=+5',msg:'MatchedValue %{MATCHED_VAR}'`.
+//! Parses lists of actions, such as `id:1,phase:2,deny,t:none,setvar:'tx.score=+5',msg:'Matched
+//! %{MATCHED_VAR}'`.
 
 mod change;
 mod ctl;
@@ -31,9 +32,9 @@ pub(super) struct Actions {
     pub(super) version: Option<Box<str>>,
     pub(super) maturity: Option<u8>,
     pub(super) accuracy: Option<u8>,
-    /// The skip, with the place of the action.
+    /// `skip` or `skipAfter`, with the place of the action.
     pub(super) skip: Option<(Skip, Place)>,
-    /// `None` is `t:none`, which removes the transformations before it.
+    /// The transformations, in order. `None` stands for `t:none`, which removes the transformations before it.
     pub(super) transformations: Vec<Option<Transformation>>,
     pub(super) multi_match: bool,
     pub(super) capture: bool,
@@ -48,7 +49,7 @@ pub(super) struct Actions {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DisruptiveChoice {
     Pass,
-    /// The default of the phase.
+    /// `block`: the default action of the phase.
     Block,
     Allow(AllowScope),
     Deny,
@@ -61,12 +62,12 @@ pub(super) enum DisruptiveChoice {
 pub(super) enum Skip {
     /// This many rules of the same phase.
     Rules(usize),
-    /// Up to this marker, or to the rule with this id, inclusive.
+    /// All rules up to this marker, or up to and including the rule with this id.
     After(Box<str>),
 }
 
 impl Actions {
-    /// Parses the list in `part`; errors are recorded and skipped.
+    /// Parses the list in `part`. Actions with an error, which is recorded, are skipped.
     pub(super) fn parse(part: Part<'_>, findings: &mut Findings) -> Self {
         let mut actions = Self::default();
         for item in list::items(part, findings) {
@@ -87,7 +88,7 @@ impl Actions {
         actions
     }
 
-    /// Reports an action that is repeated but counts once.
+    /// Reports an action that is repeated although a list may have it only once.
     fn once(&self, name: &str, verb: Verb, at: usize, findings: &mut Findings) {
         let before = self.seen.iter().rev().find(|(before, _)| {
             *before == verb && verb.stands_once() || before.is_disruptive() && verb.is_disruptive()
@@ -146,7 +147,7 @@ impl Actions {
         }
     }
 
-    /// Merges `other` into this list; of single actions, the one of `other` wins.
+    /// Merges `other` into this list. Of actions that a list may have only once, those of `other` win.
     pub(super) fn overlay(&mut self, other: &Self) {
         fn over<T: Clone>(mine: &mut Option<T>, other: &Option<T>) {
             if other.is_some() {
@@ -215,7 +216,7 @@ fn severity(part: Part<'_>, findings: &mut Findings) -> Option<Severity> {
     named.map(|(_, severity)| *severity)
 }
 
-/// `Some(None)` is `t:none`.
+/// Parses the value of `t`. `Some(None)` stands for `t:none`; `None` is an error, which is recorded.
 fn transformation(part: Part<'_>, findings: &mut Findings) -> Option<Option<Transformation>> {
     let text = part.text();
     if text.eq_ignore_ascii_case("none") {

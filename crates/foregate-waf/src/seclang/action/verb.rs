@@ -101,7 +101,7 @@ const VERBS: &[(&str, Verb)] = &[
 
 const NO_REWRITE: &str = "bodies are not rewritten by rules";
 
-/// Actions of ModSecurity that are not there, and why.
+/// The actions of ModSecurity that are not supported, with the reasons.
 const NOT_OFFERED: &[(&str, &str)] = &[
     ("append", NO_REWRITE),
     ("exec", "no programs are run"),
@@ -111,25 +111,25 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("xmlns", "XPath knows no namespaces here"),
 ];
 
-/// The syntax after the name of an action.
+/// The syntax of the value after an action's name.
 pub(super) enum Takes {
     Nothing,
     Value,
     Either,
 }
 
-/// In which rule of a chain an action may stand.
+/// The rules of a chain in which an action is allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Class {
-    /// In the first, for all of them.
+    /// Only the first rule of a chain; the action applies to the whole chain.
     First,
-    /// In the first rule of a chain; in others it has no effect.
+    /// The first rule of a chain. In other rules the action has no effect.
     Logging,
-    /// In each, for itself.
+    /// Every rule of a chain; the action applies to that rule alone.
     Each,
 }
 
-/// The action of this name in the table; a missing one is reported.
+/// Finds the action with this name in the table. An unknown name is reported.
 pub(super) fn find(part: Part<'_>, findings: &mut Findings) -> Option<&'static (&'static str, Verb)> {
     let found = VERBS.iter().find(|(name, _)| name.eq_ignore_ascii_case(part.raw));
     if found.is_none() {
@@ -149,7 +149,7 @@ impl Verb {
         VERBS.iter().find(|(_, verb)| *verb == self).map_or("", |(name, _)| name)
     }
 
-    /// The positions in a chain that allow it.
+    /// The rules of a chain in which the action is allowed.
     pub(in super::super) fn class(self) -> Class {
         match self {
             Self::Log | Self::NoLog | Self::AuditLog | Self::NoAuditLog => Class::Logging,
@@ -159,7 +159,7 @@ impl Verb {
         }
     }
 
-    /// Returns true if it has an effect on a match other than the disruptive one.
+    /// Returns true if the action has an effect when its rule matches, other than a disruptive one.
     pub(in super::super) fn is_effect(self) -> bool {
         matches!(
             self,
@@ -180,7 +180,7 @@ impl Verb {
         )
     }
 
-    /// Returns true if it is a disruptive action.
+    /// Returns true if the action is disruptive.
     pub(in super::super) fn is_disruptive(self) -> bool {
         matches!(self, Self::Allow | Self::Block | Self::Deny | Self::Drop | Self::Pass | Self::Redirect)
     }

@@ -15,19 +15,21 @@ use super::super::output::{Outcome, complain, print, refused_json, show_refused}
 use super::{MachineOutput, count, fine_line};
 use crate::config::{self, RefusedConfiguration};
 
-/// How often the files are looked at.
+/// The time between two looks at the files for changes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often they are checked without a change: certificates and files that a pattern of `include` finds may come and go.
+/// The time between two checks if no known file changes: certificates, and files that a pattern of `include` matches,
+/// may appear or disappear.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
-/// Checks of a large configuration take at most one part in this many of the time.
+/// After a check without a change, the next one waits for this many times the check's duration, so that a large
+/// configuration does not occupy the machine.
 const CHECK_SHARE: u32 = 20;
 
-/// The signs of a change of a file; `None` while it is not there.
+/// A file's modification time, size and inode, which show a change; `None` while the file does not exist.
 type FileStamp = Option<(SystemTime, u64, u64)>;
 
 /// The outcome of one check.
 struct CheckResult {
-    /// It tells results apart, and is the output for machines.
+    /// The output for machines; a result is shown again only if this differs.
     json: Value,
     /// The output for people.
     output: CheckOutput,
@@ -67,12 +69,13 @@ pub(super) fn run(path: &Path, pipeline: &Arc<Pipeline>, json: bool) -> Outcome 
     }
 }
 
-/// Editors write files in several steps.
+/// Returns true if the files have not changed again after a short wait, because editors write a file in several steps.
 fn is_settled(seen: &BTreeMap<PathBuf, FileStamp>) -> bool {
     is_unread(LOOK_EVERY) || stamps(seen.keys()) == *seen
 }
 
-/// Checks the files. `before` has the stamps of those that are known, from before they are read: a later change counts as one.
+/// Checks the files. `before` has the stamps that known files had before this check reads them, so that a change during
+/// the check is noticed later.
 fn check(path: &Path, pipeline: &Arc<Pipeline>, before: BTreeMap<PathBuf, FileStamp>) -> CheckResult {
     let (json, output, paths) = match config::load_and_warn(path, pipeline) {
         Ok((settings, warnings)) => {
@@ -87,7 +90,7 @@ fn check(path: &Path, pipeline: &Arc<Pipeline>, before: BTreeMap<PathBuf, FileSt
             (refused_json(&refused), CheckOutput::Refused(refused), paths)
         }
     };
-    // A file that cannot be read is in no tree.
+    // The tree does not name a file that cannot be read, so the main file is added.
     let mut known = stamps(paths.iter().chain([&path.to_owned()]));
     for (path, stamp) in before {
         if let Some(known) = known.get_mut(&path) {
@@ -99,7 +102,7 @@ fn check(path: &Path, pipeline: &Arc<Pipeline>, before: BTreeMap<PathBuf, FileSt
 
 fn show(result: &CheckResult, json: bool) {
     if json {
-        // One line for each check.
+        // Print one line for each check.
         print(&format!("{}\n", result.json));
         return;
     }
@@ -124,12 +127,12 @@ fn stamps<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> BTreeMap<PathBuf, Fil
     paths.map(|path| (path.clone(), stamp(path))).collect()
 }
 
-/// Waits, and returns true as soon as nobody can read the output any more: the editor is gone.
+/// Waits for `span`, and returns true early if the reader of the output, such as an editor, has gone.
 fn is_unread(span: Duration) -> bool {
     let out = io::stdout();
     let mut watched = [PollFd::new(&out, PollFlags::empty())];
     let span = Timespec { tv_sec: span.as_secs().cast_signed(), tv_nsec: i64::from(span.subsec_nanos()) };
-    // A signal ends the wait early, which is no harm.
+    // A signal may end the wait early, which does no harm.
     let ready = poll(&mut watched, Some(&span)).unwrap_or_default();
     ready > 0 && watched.iter().any(|watched| watched.revents().intersects(PollFlags::ERR | PollFlags::HUP))
 }

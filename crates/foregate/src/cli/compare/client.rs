@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client: one connection for each worker and system, which is used again.
+//! A small HTTP/1.1 client: each worker has one connection to each system, and reuses it.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The longest time for a connection to one address.
+/// The time limit for connecting to one address.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// The address of a system.
@@ -29,7 +29,7 @@ pub(crate) struct Base {
     host: String,
     port: u16,
     authority: String,
-    /// What stands before each path.
+    /// The path of the system's URL, which is put before the path of each request.
     prefix: String,
 }
 
@@ -58,7 +58,7 @@ impl std::str::FromStr for Base {
     }
 }
 
-/// A system that is asked.
+/// A client that sends requests to one system.
 pub(crate) struct Client {
     base: Option<Base>,
     connector: Arc<Connector>,
@@ -72,14 +72,14 @@ pub(crate) struct Client {
 pub(crate) struct ClientSettings {
     pub patience: Duration,
     pub body_limit: usize,
-    /// The host, and perhaps port, of requests that name none. Default: that of the system's address.
+    /// The host, and perhaps the port, for requests that name none. The default is the authority of the system's URL.
     pub host: Option<String>,
-    /// Any certificate is accepted.
+    /// Set if any certificate is accepted.
     pub insecure: bool,
     pub authorities: Option<PathBuf>,
 }
 
-/// The connection of a worker to a system, while there is one.
+/// The connection of a worker to a system, if one is open.
 #[derive(Default)]
 pub(crate) struct Connection {
     sender: Option<(String, SendRequest<Full<Bytes>>)>,
@@ -89,13 +89,13 @@ pub(crate) struct Connection {
 pub(crate) struct Prepared {
     request: Request<Full<Bytes>>,
     base: Base,
-    /// The name that a certificate must carry.
+    /// The host name for which the system's certificate must be valid.
     name: String,
     is_safe: bool,
 }
 
 impl Client {
-    /// A client of a system; without an address, of the one that each URL names.
+    /// A client for the system at `base`; without `base`, each request goes to the host in its URL.
     pub fn new(base: Option<Base>, settings: &ClientSettings) -> Result<Self, String> {
         let tls = UpstreamTls {
             authorities: settings.authorities.clone(),
@@ -108,7 +108,7 @@ impl Client {
         Ok(Self { base, host, connector: Arc::new(connector), patience, body_limit })
     }
 
-    /// Makes a request of a case whose templates have been replaced.
+    /// Makes the request of a case; its templates must have been replaced.
     pub fn prepare(&self, case: &Case) -> Result<Prepared, String> {
         let (named, target) = match case.url.starts_with('/') {
             true => (None, case.url.clone()),
@@ -158,8 +158,8 @@ impl Client {
         Ok(Prepared { request, base, name, is_safe: case.is_safe() })
     }
 
-    /// Sends a request, and receives the whole answer. A kept connection that turns out closed is replaced once, for
-    /// requests that may be repeated.
+    /// Sends a request, and receives the whole answer. If a reused connection turns out to be closed, a request with a safe
+    /// method is sent once more on a new connection.
     pub async fn send(&self, connection: &mut Connection, prepared: &Prepared) -> Outcome {
         let kept = connection.sender.is_some();
         let first = self.attempt(connection, prepared).await;
@@ -236,12 +236,12 @@ impl Client {
 /// Why there is no answer.
 struct NoAnswer {
     reason: String,
-    /// A head has come.
+    /// Set if the head of the answer had been received.
     answered: bool,
     timed_out: bool,
 }
 
-/// An error with its cause, which says what happened.
+/// An error's text with that of its cause, which names the real problem.
 fn reason(error: &hyper::Error) -> String {
     match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),
@@ -267,7 +267,7 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, String> {
     for address in addresses {
         match timeout(CONNECT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // A request is one piece, and waits for nothing.
+                // A request is written in one piece, so nothing is gained by waiting for more data.
                 let _: io::Result<()> = stream.set_nodelay(true);
                 return Ok(stream);
             }

@@ -1,4 +1,4 @@
-//! The rate of requests, and the line that tells how far they are.
+//! The limit on the rate of requests, and the line that shows the progress.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::cli::output::complain;
 
-/// At most this many requests a second, evenly.
+/// A limit on the requests per second, spread evenly.
 pub(crate) struct Pace {
     gap: Option<Duration>,
     next: Mutex<Instant>,
@@ -32,7 +32,7 @@ impl Pace {
     }
 }
 
-/// A line on the standard error that is written again and again; where that is no terminal, a line now and then.
+/// The progress on the standard error: on a terminal one line that is overwritten, otherwise a new line now and then.
 pub(crate) struct Progress {
     began: Instant,
     last: Instant,
@@ -65,7 +65,7 @@ impl Progress {
         }
     }
 
-    /// Removes the line.
+    /// Removes the progress line from the terminal.
     pub fn end(&self) {
         if self.is_terminal {
             let mut err = std::io::stderr().lock();

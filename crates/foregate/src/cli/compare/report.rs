@@ -9,7 +9,7 @@ use crate::cli::arguments::{ConfigFile, Json};
 use crate::cli::output::{Outcome, complain, print, print_json};
 use crate::cli::reload::ask_process;
 
-/// The process that is asked.
+/// The options that name the process to ask.
 #[derive(Debug, Args)]
 struct AskedProcess {
     #[command(flatten)]
@@ -20,7 +20,7 @@ struct AskedProcess {
 }
 
 impl AskedProcess {
-    /// The answer of the process; errors have been told.
+    /// Returns the answer of the process; errors have been shown already.
     fn ask(&self, question: (&str, &str), json: bool) -> Result<Value, Outcome> {
         let mut request = json!({ "verb": "compare" });
         if let Some(fields) = request.as_object_mut() {

@@ -24,9 +24,9 @@ use super::source::{Chain, Chains, Format, Unreadable, start};
 use crate::cli::arguments::Json;
 use crate::cli::output::{Outcome, complain, print, print_json};
 
-/// How often the old system is asked twice at the start of each route.
+/// The number of requests at the start of each route that the old system gets twice, to learn its noise.
 const LEARNED_FIRST: u64 = 5;
-/// How often at most, because of a difference.
+/// The most requests of a route that the old system gets twice, including those repeated because of a difference.
 const LEARNED_MOST: u64 = 100;
 
 #[derive(Debug, Args)]
@@ -82,13 +82,13 @@ struct RunState {
     tally: Mutex<Tally>,
     chains: tokio::sync::Mutex<Receiver<Result<Chain, Unreadable>>>,
     variables: Variables,
-    /// One in this many requests goes to the old system twice.
+    /// One in this many requests is sent to the old system twice.
     learn_every: Option<usize>,
     unsafe_methods: bool,
     save: Option<Mutex<BufWriter<File>>>,
     done: AtomicUsize,
     different: AtomicUsize,
-    /// Expectations that an answer does not meet.
+    /// Messages about expectations that an answer did not meet.
     unmet: Mutex<Vec<String>>,
 }
 
@@ -258,7 +258,7 @@ impl RunState {
             found
         };
         if learns && case.is_safe() && self.learn_every.is_some() && found.class > Class::OnlyNew {
-            // A difference may be noise that has not been seen yet.
+            // The difference may be noise of the old system that has not been seen yet.
             let again = self.old.send(&mut connections.0, &to_old).await;
             self.tally.lock().learn(&route, &old, &again, &self.rules);
         }
@@ -270,12 +270,12 @@ impl RunState {
         if let Some(save) = &self.save {
             let text =
                 write_case(case, if let Answered::Answered(answer) = &old { Some(answer) } else { None });
-            // The end flushes it, and tells of an error.
+            // An error of the file is reported by the flush at the end.
             let _ = save.lock().write_all(text.as_bytes());
         }
     }
 
-    /// Takes the captures of an answer, and notes what it should have been.
+    /// Stores the captures of an answer in `variables`, and records the expectations that the answer does not meet.
     fn judge(
         &self,
         chain: &Chain,

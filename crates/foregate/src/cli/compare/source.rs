@@ -1,4 +1,4 @@
-//! Where cases come from: files of cases, recordings, access logs.
+//! The sources of cases: files of cases, recordings, access logs.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -13,23 +13,23 @@ use tokio::sync::mpsc;
 
 /// The longest line of an access log, bytes.
 const LINE_MOST: u64 = 1 << 20;
-/// Chains that have been read and wait.
+/// The most chains that are read ahead of their use.
 const AHEAD: usize = 256;
-/// Lines of an access log that cannot be read and are told.
+/// The most unreadable lines of an access log that are reported.
 const TOLD: usize = 3;
 
-/// Cases that are sent one after the other.
+/// A list of cases that must be sent one after the other.
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub file: Arc<Path>,
     pub cases: Vec<Case>,
-    /// Whether these are records of real requests: only safe ones are sent unless that is asked for.
+    /// Set if the cases are recorded requests. Of these, only requests with safe methods are sent by default.
     pub recorded: bool,
-    /// Why they cannot be sent.
+    /// Why the cases cannot be sent; `None` if they can.
     pub unknown: Option<&'static str>,
 }
 
-/// A file with an error: its message.
+/// The message about a file that cannot be read.
 pub(crate) struct Unreadable(pub String);
 
 /// The format of a file.
@@ -48,16 +48,16 @@ pub(crate) enum Format {
 /// The most bytes of a sample.
 const SAMPLE_MOST: u64 = 4 << 20;
 
-/// Reads files in a thread of its own, a bounded amount ahead of their use.
+/// The chains from files that a separate thread reads, a bounded number ahead of their use.
 pub(crate) struct Chains {
     pub chains: mpsc::Receiver<Result<Chain, Unreadable>>,
     /// The number of cases that have been read so far.
     pub read: Arc<AtomicUsize>,
-    /// How many recorded ones of these name no host.
+    /// The number of recorded cases so far that name no host.
     pub without_host: Arc<AtomicUsize>,
 }
 
-/// Begins to read.
+/// Starts the thread that reads the files.
 pub(crate) fn start(files: Vec<PathBuf>, format: Option<Format>, limit: usize) -> Chains {
     let (sender, chains) = mpsc::channel(AHEAD);
     let read = Arc::new(AtomicUsize::new(0));
@@ -86,7 +86,7 @@ struct Out {
 }
 
 impl Out {
-    /// `false`: nothing more is needed.
+    /// Passes a chain on; returns false if no more are needed.
     fn send(&mut self, chain: Chain) -> bool {
         let count = chain.cases.len();
         if chain.recorded {
@@ -170,7 +170,7 @@ fn read_samples(folder: &Path, out: &mut Out) -> Result<bool, String> {
     let listed = std::fs::read_dir(folder).map_err(|error| failed(folder, error))?;
     let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|end| end == "json"));
-    // The names begin with the time of the file.
+    // The files' names begin with their times, so this is the order of time.
     files.sort();
     if files.is_empty() {
         return Err(format!("{}: there are no samples in this folder", folder.display()));
@@ -181,7 +181,7 @@ fn read_samples(folder: &Path, out: &mut Out) -> Result<bool, String> {
             Ok(opened) => {
                 opened.take(SAMPLE_MOST).read_to_string(&mut text).map_err(|error| failed(&file, error))?
             }
-            // It has expired meanwhile.
+            // The sample has expired and was removed in the meantime.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(failed(&file, error)),
         };
@@ -213,14 +213,15 @@ fn send_sample(file: &Arc<Path>, text: &str, out: &mut Out) -> Result<bool, Stri
     Ok(out.send(Chain { file: Arc::clone(file), cases: vec![case], recorded: true, unknown }))
 }
 
-/// The place of an error in the form that editors read.
+/// The message for an error, with its place in the form that editors read.
 fn told(file: &Path, error: &CaseError) -> String {
     let CaseError { line, column, message, help } = error;
     let help = help.as_deref().map(|help| format!("\n  help: {help}")).unwrap_or_default();
     format!("{}:{line}:{column}: {message}{help}", file.display())
 }
 
-/// Cases that depend on each other stay together.
+/// Splits the cases of a file into chains: one chain for each case, or one for the whole file if any case captures
+/// values for later ones.
 fn chains(file: &Arc<Path>, cases: Vec<Case>) -> impl Iterator<Item = Chain> {
     let linked = cases.iter().any(|case| !case.captures.is_empty());
     let chains = if linked { vec![cases] } else { cases.into_iter().map(|case| vec![case]).collect() };

@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::config::schema;
 
-/// Blocks whose order has no meaning: each has a name of its own.
+/// Blocks whose order has no meaning, because they are found by name.
 const UNORDERED: [&str; 3] = ["site", "upstream", "list"];
 
-/// The replacement for secrets.
+/// The text that is shown in place of a secret.
 const HIDDEN: &str = "\"...\"";
 
 /// One difference.
@@ -19,17 +19,17 @@ const HIDDEN: &str = "\"...\"";
 pub(super) struct TreeChange {
     /// `added`, `removed`, `changed` or `moved`.
     pub change: &'static str,
-    /// The blocks around it, the outermost first.
+    /// The blocks around the changed node, the outermost first.
     pub within: Vec<String>,
-    /// The key, with its name where it has one.
+    /// The key of the changed node, with the node's name if it has one.
     pub what: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
-    /// `FILE:LINE:COLUMN`, in the new configuration unless it is gone there.
+    /// `FILE:LINE:COLUMN` in the new configuration; in the old one for a removed node.
     pub place: String,
-    /// The whole in words.
+    /// The difference as a sentence.
     pub words: String,
 }
 
@@ -40,7 +40,8 @@ pub(super) fn between(old: &Tree, new: &Tree, pipeline: &Pipeline) -> Vec<TreeCh
     changes.found
 }
 
-/// The keys with secrets, of all blocks, and the properties that hold them; an empty name stands for the arguments.
+/// The keys with secrets in all blocks, each with the properties that hold them. An empty name stands for the
+/// arguments.
 struct Secrets(HashMap<&'static str, Vec<&'static str>>);
 
 impl Secrets {
@@ -102,7 +103,8 @@ impl Changes {
         }
     }
 
-    /// Of nodes with the same key the first that fits often decides, so that their order is a setting.
+    /// Reports nodes that have moved. Their order is a setting, because of several nodes with the same key often the first
+    /// that matches is used.
     fn order(&mut self, new: &[Item<'_>], pairs: &[Option<usize>]) {
         let mut last: HashMap<&str, usize> = HashMap::new();
         let mut told: HashSet<&str> = HashSet::new();
@@ -145,8 +147,8 @@ fn or_nothing(text: &str) -> &str {
     if text.is_empty() { "nothing" } else { text }
 }
 
-/// For each node of `new` the place of its counterpart in `old`: a node of the same text, otherwise of the same key and
-/// name, otherwise of the same key if each side has exactly one left.
+/// For each node of `new`, the index of its counterpart in `old`: a node with the same text, else one with the same key
+/// and name, else one with the same key if each side has exactly one such node left.
 fn pairs(old: &[Item<'_>], new: &[Item<'_>]) -> Vec<Option<usize>> {
     let mut pairs: Vec<Option<usize>> = vec![None; new.len()];
     let mut free = vec![true; old.len()];
@@ -166,7 +168,7 @@ fn pairs(old: &[Item<'_>], new: &[Item<'_>]) -> Vec<Option<usize>> {
             let key = key(*item);
             let Some(places) = known.get_mut(&key) else { continue };
             let is_last_round = round == keys.len() - 1;
-            // Two sites with other hosts are not one that has changed its host.
+            // Two sites with different hosts are two sites, not one site with a changed host.
             if is_last_round && (places.len() != 1 || !lonely(&key, &wanted) || has_name(*item)) {
                 continue;
             }
@@ -179,18 +181,18 @@ fn pairs(old: &[Item<'_>], new: &[Item<'_>]) -> Vec<Option<usize>> {
     pairs
 }
 
-/// Blocks that are known by their first argument.
+/// Returns true for blocks that are named by their first argument.
 fn has_name(item: Item<'_>) -> bool {
     let name = item.node.name();
     UNORDERED.contains(&name) || ["route", "server", "listen", "rule"].contains(&name)
 }
 
-/// Returns true if two nodes have the same name, and the name is not the change.
+/// Returns true if two nodes have a name and it is the same in both, so that it can stand for the changed node.
 fn is_named(old: Item<'_>, new: Item<'_>) -> bool {
     has_name(new) && label(old) == label(new)
 }
 
-/// The key with its first argument, and for routes the conditions, which are properties.
+/// The key with its first argument. For a route, the conditions are added, which are properties.
 fn name_of(item: Item<'_>) -> String {
     let mut name = item.node.name().to_owned();
     let is_route = name == "route";
@@ -208,7 +210,7 @@ fn name_of(item: Item<'_>) -> String {
     name
 }
 
-/// The node without its block, as people call it.
+/// The short name of a node for messages, without its block.
 fn label(item: Item<'_>) -> String {
     let name = item.node.name();
     if !has_name(item) {
@@ -230,7 +232,7 @@ fn label(item: Item<'_>) -> String {
     label
 }
 
-/// Arguments and properties, as KDL has them, without the secrets.
+/// The arguments and properties in KDL, with the secrets replaced.
 fn entries(item: Item<'_>, secrets: Option<&Secrets>) -> String {
     let mut text = String::new();
     for entry in item.node.entries() {
@@ -240,7 +242,7 @@ fn entries(item: Item<'_>, secrets: Option<&Secrets>) -> String {
         if let Some(key) = entry.key() {
             text.push_str(&format!("{key}="));
         }
-        // A reference is no secret, its value is.
+        // A reference such as `${env:NAME}` is shown, because only its value is secret.
         let is_reference = entry.text().starts_with("${") && entry.text().ends_with('}');
         match secrets.is_some_and(|secrets| secrets.hides(item.node.name(), entry.key())) && !is_reference {
             true => text.push_str(HIDDEN),

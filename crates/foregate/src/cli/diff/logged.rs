@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-/// Bytes of one line; longer ones are no requests.
+/// The longest line in bytes; a longer one counts as no request.
 pub(super) const LINE_LIMIT: usize = 256 * 1024;
 
 /// The parts of requests that a log does not name.
@@ -15,7 +15,7 @@ pub(super) struct Assumed<'a> {
     pub secure: bool,
 }
 
-/// A request as its log line has it.
+/// A request with the parts that its log line has.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct LoggedRequest {
     pub client: Option<IpAddr>,
@@ -28,18 +28,18 @@ pub(super) struct LoggedRequest {
     pub tls: Option<String>,
     pub user_agent: Option<String>,
     pub referer: Option<String>,
-    /// Further fields; a log has none.
+    /// Further header fields; empty for a request from a log.
     pub fields: Vec<(String, String)>,
-    /// Milliseconds since the start of 1970, UTC; 0 where the line has no time.
+    /// Milliseconds since the start of 1970, UTC; 0 if the line has no time.
     pub unix_ms: u64,
 }
 
-/// The reason why a line has no request.
+/// The reason why no request can be read from a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoRequest {
-    /// It has another format, or no request was understood.
+    /// The line has another format, or it is about bytes that were no valid request.
     Other,
-    /// It names no host, and none was given.
+    /// The line names no host, and the command line gives none.
     NoHost,
 }
 
@@ -73,7 +73,7 @@ struct JsonLine<'a> {
 ///
 /// # Errors
 ///
-/// No request stands in it.
+/// The line has no request.
 pub(super) fn read(line: &[u8], assumed: &Assumed<'_>) -> Result<LoggedRequest, NoRequest> {
     let line = String::from_utf8_lossy(line.trim_ascii());
     let request = if line.starts_with('{') { json(&line, assumed) } else { combined(&line, assumed) }?;
@@ -102,8 +102,9 @@ fn json(line: &str, assumed: &Assumed<'_>) -> Result<LoggedRequest, NoRequest> {
     })
 }
 
-/// `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`; what
-/// follows is skipped, and the last two may be missing.
+/// Reads a line in NGINX's format `combined`:
+/// `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`.
+/// The last two may be missing; further text is skipped.
 fn combined(line: &str, assumed: &Assumed<'_>) -> Result<LoggedRequest, NoRequest> {
     let (client, rest) = line.split_once(' ').ok_or(NoRequest::Other)?;
     let (_, rest) = rest.split_once('[').ok_or(NoRequest::Other)?;
@@ -151,7 +152,7 @@ fn combined(line: &str, assumed: &Assumed<'_>) -> Result<LoggedRequest, NoReques
     })
 }
 
-/// NGINX writes bytes that could break its format as `\xHH`.
+/// Decodes `\xHH`, by which NGINX writes bytes that could break its format.
 fn unescape(text: &str) -> String {
     if !text.contains("\\x") {
         return text.to_owned();
@@ -169,7 +170,7 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// `2026-01-02T03:04:05.678Z`.
+/// Parses a time such as `2026-01-02T03:04:05.678Z`.
 fn rfc3339(text: &str) -> Option<u64> {
     let part = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
     let ms = part(20, 23).unwrap_or_default();
@@ -178,7 +179,7 @@ fn rfc3339(text: &str) -> Option<u64> {
     Some(seconds * 1000 + ms)
 }
 
-/// `02/Jan/2026:03:04:05 +0100`.
+/// Parses a time such as `02/Jan/2026:03:04:05 +0100`.
 fn common_time(text: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -196,7 +197,7 @@ fn seconds(year: u64, month: u64, day: u64, [hour, minute, second]: [u64; 3]) ->
     if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years that begin in March, so that the leap day is the last.
+    // Count years from March on, so that a leap day is the last day of its year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
     let days = days.checked_sub(719_468)?;

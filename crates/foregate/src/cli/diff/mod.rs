@@ -25,7 +25,7 @@ use crate::config;
 
 pub(super) use self::tried::{TrialResult, TriedRequest, try_request};
 
-/// Groups of differing requests that the text shows; `--json` has all.
+/// The most groups of differing requests in the output for people; `--json` shows all.
 const GROUPS_SHOWN: usize = 20;
 
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ enum LoggedScheme {
 /// The output for machines.
 #[derive(Serialize)]
 struct DiffReport {
-    /// Nothing differs that the exit code stands for.
+    /// True if the exit code reports no difference.
     same: bool,
     changes: Vec<TreeChange>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +112,7 @@ impl Diff {
     }
 }
 
-/// The file has been checked already.
+/// Reads a file that has been checked already.
 fn read(path: &Path) -> Tree {
     Tree::read(path, &mut Problems::default())
 }

@@ -12,32 +12,33 @@ use serde::Serialize;
 use super::logged::{self, Assumed, LINE_LIMIT, LoggedRequest, NoRequest};
 use super::treatment::{Judge, Treatment};
 
-/// Kinds of differences that are told apart; requests of further kinds are only counted.
+/// The most groups of differences; requests with further differences are only counted.
 const GROUPS_LIMIT: usize = 1000;
 
-/// Requests that are read before they are judged.
+/// The number of requests that are read and then judged together.
 const BATCH: usize = 1024;
 
-/// Examples of one kind.
+/// The most examples in a group.
 const EXAMPLES: usize = 3;
 
-/// Bytes of a text of one example.
+/// The longest text of an example, in characters.
 const EXAMPLE_LIMIT: usize = 300;
 
-/// The result.
+/// The result of a replay.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Replay {
     /// Requests that were judged.
     pub requests: u64,
-    /// Those of them that the new configuration would treat differently.
+    /// The number of these that the new configuration would treat differently.
     pub different: u64,
-    /// Lines that are no requests.
+    /// The number of lines from which no request could be read.
     pub unread: u64,
-    /// Differing requests that are in no group.
+    /// The number of differing requests that are in no group.
     pub ungrouped: u64,
-    /// Kinds of differences, the most frequent first.
+    /// The groups of differing requests, the largest first.
     pub groups: Vec<DifferenceGroup>,
-    /// Steps that would have asked an upstream, with the number of questions; they were taken to be answered with 200.
+    /// The steps that would have sent a request to an upstream, with the number of these requests. The replay assumed that
+    /// each was answered with 200.
     pub assumed: BTreeMap<&'static str, u64>,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct DifferenceGroup {
 pub(super) struct Example {
     pub line: u64,
     pub request: String,
-    /// The difference where both treatments read the same.
+    /// The difference in parts that the summaries of the two treatments leave out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -115,22 +116,23 @@ pub(super) fn replay(
 struct ReplayState {
     replay: Replay,
     groups: HashMap<(String, String), DifferenceGroup>,
-    /// The time of the first request.
+    /// The time of the first request, in milliseconds since 1970.
     first: Option<u64>,
-    /// Milliseconds since then, never decreasing.
+    /// Milliseconds since the first request, never decreasing.
     steady: u64,
 }
 
 impl ReplayState {
-    /// The time of a request. Limits of rates count over the times of the log; lines are written at the end of requests, so that times may
-    /// go back.
+    /// The time at which a request is judged: rate limits see the times of the log. A line is written when its request
+    /// ends, so a logged time may be earlier than that of the line before; the monotonic time then stays as it was.
     fn now(&mut self, logged: &LoggedRequest) -> Now {
         let first = *self.first.get_or_insert(logged.unix_ms);
         self.steady = self.steady.max(logged.unix_ms.saturating_sub(first));
         Now { unix_ms: logged.unix_ms, steady_ms: self.steady + 1_000_000 }
     }
 
-    /// Judges some requests, by each configuration on a thread: the order of requests stays, on which rate limits depend.
+    /// Judges a batch of requests by both configurations. Each configuration has one thread, because rate limits depend on
+    /// the order of requests.
     fn judge(&mut self, [old, new]: &[Judge<'_>; 2], batch: &[(u64, Now, LoggedRequest)]) {
         let all = |judge: &Judge<'_>| -> Vec<Treatment> {
             batch.iter().map(|(_, now, logged)| judge.judge(logged, *now)).collect()
@@ -140,7 +142,7 @@ impl ReplayState {
             let after = all(new);
             (before.join(), after)
         });
-        // Steps are caught when they panic: a panic here is a mistake of this command.
+        // A panic of a step is caught earlier, so a panic here is a mistake in this command.
         let before = before.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         for (((line, _, logged), before), after) in batch.iter().zip(&before).zip(&after) {
             self.replay.requests += 1;
@@ -216,7 +218,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-/// The parts that each request has of its own.
+/// The differences in parts that vary from request to request, such as the target.
 fn detail(old: &Treatment, new: &Treatment) -> Option<String> {
     let mut parts = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -13,12 +13,12 @@ use foregate_wire::{
 
 use super::logged::LoggedRequest;
 
-/// The fields of a head that is no message.
+/// A list of header fields that does not belong to a received message.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct FieldList(pub Vec<(Vec<u8>, Vec<u8>)>);
 
 impl FieldList {
-    /// Removes the fields of these names, also where they are spelled with `_`.
+    /// Removes the fields with these names, also if a name is spelled with `_`.
     pub(super) fn remove_identity(&mut self, names: &[foregate_module::Text]) {
         self.0.retain(|(field, _)| !names.iter().any(|name| connection::is_spelling(field, name)));
     }
@@ -62,7 +62,7 @@ impl FieldsMut for FieldList {
     }
 }
 
-/// A request of a log, judged by one configuration.
+/// A request of a log while one configuration judges it.
 pub(super) struct JudgedRequest<'a> {
     pub logged: &'a LoggedRequest,
     settings: &'a Settings,
@@ -150,7 +150,7 @@ impl<'a> JudgedRequest<'a> {
         }
     }
 
-    /// Normalises the path again for a site that keeps slashes; false if it has no such form.
+    /// Normalises the path again for a site that keeps slashes; returns false if that fails.
     pub(super) fn keep_slashes(&mut self) -> bool {
         let Ok(target) = Target::parse(&self.method, self.logged.target.as_bytes()) else { return false };
         if matches!(target.path, b"*" | b"") {
@@ -164,12 +164,12 @@ impl<'a> JudgedRequest<'a> {
         is_normal
     }
 
-    /// The readings that routing has computed.
+    /// Stores the other readings of the path, which routing has computed.
     pub(super) fn has_readings(&mut self, readings: Vec<Vec<u8>>) {
         self.other_paths = OnceCell::from(Some(readings));
     }
 
-    /// The path by which a route is found: a server-wide OPTIONS and CONNECT belong to the site as a whole.
+    /// The path by which a route is found. It is `/` for a server-wide OPTIONS and for CONNECT, which have no path.
     pub(super) fn routed_path(&self) -> &[u8] {
         match &*self.path {
             b"*" | b"" => b"/",
@@ -263,7 +263,7 @@ impl Exchange for JudgedRequest<'_> {
         self.now
     }
 
-    /// The same for both configurations: a request number of chance would be a difference.
+    /// The same number for both configurations, because different random numbers would show up as differences.
     fn random(&self) -> u64 {
         0x5EED
     }
@@ -329,7 +329,7 @@ impl Exchange for JudgedRequest<'_> {
     }
 
     fn response_fields_mut(&mut self) -> &mut dyn FieldsMut {
-        // There is no response; the phases that edit one do not run.
+        // There is no response. The phases that edit a response do not run, so this list is not used as one.
         &mut self.fields
     }
 

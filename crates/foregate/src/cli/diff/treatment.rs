@@ -20,12 +20,12 @@ use super::request::JudgedRequest;
 const HTTPS_PORT: u16 = 443;
 const AMBIGUOUS: &str = "400: the path is ambiguous";
 
-/// What a client would see, or the origin would get.
+/// The treatment of a request: the answer that the client would get, or the request that the origin would get.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Treatment {
     pub site: Option<String>,
     pub route: Option<String>,
-    /// Such as `proxy "app"` or `403 by rule`; the same for many requests.
+    /// The outcome in words, such as `proxy "app"` or `403 by rule`. Many requests have the same.
     pub outcome: Cow<'static, str>,
     /// The target that an origin or a folder would be asked for.
     pub target: Vec<u8>,
@@ -40,7 +40,7 @@ pub(super) struct Treatment {
 }
 
 impl Treatment {
-    /// In words, without the parts that each request has of its own.
+    /// The treatment in words, without the parts that vary from request to request.
     pub(super) fn summary(&self) -> String {
         let place = match (&self.site, &self.route) {
             (Some(site), Some(route)) => format!("site \"{site}\", route \"{route}\": "),
@@ -56,9 +56,9 @@ impl Treatment {
 /// Judges requests by one configuration.
 pub(super) struct Judge<'a> {
     settings: &'a Settings,
-    /// The listeners in the clear, and those of TLS.
+    /// The listeners without TLS, and those with TLS.
     listeners: [Vec<&'a Listen>; 2],
-    /// Treatments include the notes of steps.
+    /// Set if treatments include the notes of steps.
     keeps_notes: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Judge<'a> {
         Self { settings, listeners: [of(false), of(true)], keeps_notes: false }
     }
 
-    /// A judge for a single trial request, received by this listener if there is one.
+    /// A judge for one trial request, which `listener` receives if it is given.
     pub(super) fn for_trial(settings: &'a Settings, listener: Option<&'a Listen>) -> Self {
         let all = Self { keeps_notes: true, ..Self::new(settings) };
         match listener {
@@ -130,7 +130,7 @@ impl<'a> Judge<'a> {
         self.dispatch(request, route, treatment)
     }
 
-    /// The site, among those of the first listener of the scheme that has one.
+    /// The site of the request, from the first listener with the request's scheme that has a site for it.
     fn site(&self, request: &JudgedRequest<'_>) -> Option<(HostId, Option<&'a Listen>)> {
         let sites = &self.settings.sites;
         let host = request.host.as_bytes();
@@ -305,7 +305,7 @@ fn entrance(listener: Option<&Listen>) -> Entrance<'_> {
     }
 }
 
-/// The path without its prefix, where that ends at a slash or the end.
+/// The path without the prefix, if the prefix is followed by a slash or by the end of the path.
 fn strip<'p>(path: &'p [u8], prefix: Option<&str>) -> Cow<'p, [u8]> {
     let rest = prefix.and_then(|prefix| path.strip_prefix(prefix.as_bytes()));
     match rest {
@@ -342,7 +342,7 @@ impl Steps<'_> {
             let mut platform = DryPlatform { request, state: &mut self.state };
             match self.runner.run(pipeline, self.plan, last, &mut platform) {
                 Next::Done => return Ok(()),
-                // Logs hold no bodies.
+                // A log has no bodies, so the body is empty.
                 Next::Body => self.runner.has_body(),
                 Next::Fetch => self.answer_fetches(treatment),
                 // Every step runs here: see `DryPlatform::place`.
@@ -352,7 +352,7 @@ impl Steps<'_> {
         }
     }
 
-    /// Nobody is asked: the answer is 200 without a body.
+    /// Answers the steps' requests to upstreams with 200 and no body; nothing is sent.
     fn answer_fetches(&mut self, treatment: &mut Treatment) {
         for (slot, step) in std::mem::take(&mut self.state.fetches) {
             let Some(question) = self.state.slots.take_question(slot) else { continue };
@@ -388,7 +388,7 @@ fn told(ended: StepEnd, treatment: &mut Treatment) -> Cow<'static, str> {
     }
 }
 
-/// Runs every step on this thread, and counts nothing.
+/// A platform that runs every step on this thread, and counts nothing.
 struct DryPlatform<'r, 'a> {
     request: &'r mut JudgedRequest<'a>,
     state: &'r mut State,

@@ -10,7 +10,7 @@ use foregate_proxy::settings::Listen;
 use super::logged::LoggedRequest;
 use super::treatment::Judge;
 
-/// A request that is tried.
+/// A trial request.
 pub(in super::super) struct TriedRequest<'a> {
     pub method: &'a str,
     pub host: &'a str,
@@ -25,7 +25,7 @@ pub(in super::super) struct TriedRequest<'a> {
 pub(in super::super) struct TrialResult {
     /// The pattern of the route, and its conditions.
     pub route: Option<String>,
-    /// Such as `403 by rules-stop`.
+    /// The outcome in words, such as `403 by rules-stop`.
     pub outcome: String,
     /// The notes of steps, such as `rule` with its name.
     pub notes: Vec<(String, String)>,

@@ -1,4 +1,4 @@
-//! Files: their rights, and the room for them.
+//! The access rights of files, and the free space of their folders.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,11 @@ use foregate_proxy::configuration::Settings;
 
 use super::Finding;
 
-/// The least room for logs and the like, bytes.
+/// The free space below which a folder for logs or temporary files gets a warning, in bytes.
 const LITTLE_ROOM: u64 = 256 << 20;
 
-/// `check` has tested this user's rights on logs, certificates and sockets; this looks at the rights of other users.
+/// Checks the rights of other users on the files, and the free space. The command has already run `check`, which tests
+/// this user's rights on logs, certificates and sockets.
 pub(super) fn look(path: &Path, settings: &Settings) -> Vec<Finding> {
     let mut findings = rights(path, settings);
     findings.extend(room(path, settings));
@@ -63,7 +64,7 @@ fn rights(path: &Path, settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// The room in the folders that the proxy writes to.
+/// Checks the free space in the folders to which the proxy writes.
 fn room(path: &Path, settings: &Settings) -> Vec<Finding> {
     const SUBJECT: &str = "disk";
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -91,7 +92,7 @@ fn room(path: &Path, settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Bytes of the files of a folder that are there already.
+/// The total size of the files that a folder has already, in bytes.
 fn used(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).filter(fs::Metadata::is_file).map(|file| file.len()).sum()

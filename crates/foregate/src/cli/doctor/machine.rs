@@ -10,11 +10,11 @@ use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 use super::Finding;
 
-/// Descriptors below which a proxy has few connections: 64 are reserved, and each request needs two.
+/// A smaller limit on file descriptors gets a warning. Each request needs two descriptors, and 64 are reserved.
 const FEW_DESCRIPTORS: u64 = 8192;
-/// The start of 2026: a clock before it was never set.
+/// The start of 2026. A clock that shows an earlier time was never set.
 const EARLIEST: u64 = 1_767_225_600;
-/// Ports for connections to one origin address below which they run out under load.
+/// A smaller number of local ports gets a warning: connections to one origin address could use them all under load.
 const FEW_PORTS: u64 = 10_000;
 
 pub(super) fn look(settings: Option<&Settings>) -> Vec<Finding> {
@@ -98,7 +98,8 @@ fn kernel() -> Finding {
     )
 }
 
-/// Reports if the kernel permits io_uring, which reads files that are not in memory. Many containers refuse it, so a refusal is no fault.
+/// Reports if the kernel permits io_uring, which is used for reading files that are not in memory. Many containers
+/// forbid it, so this is never a fault.
 fn ring() -> Finding {
     const SUBJECT: &str = "io_uring";
     match io_uring() {
@@ -122,7 +123,7 @@ fn clock() -> Finding {
             "`timedatectl set-ntp true`, or `date -s` with the present time",
         );
     }
-    // systemd-timesyncd creates the file once it has had an answer.
+    // systemd-timesyncd creates a file in this folder after its first answer from a time server.
     let timesyncd = Path::new("/run/systemd/timesync");
     if timesyncd.exists() && !timesyncd.join("synchronized").exists() {
         return Finding::warning(
@@ -134,14 +135,14 @@ fn clock() -> Finding {
     Finding::ok(SUBJECT, "the clock is plausible")
 }
 
-/// Compares the memory that the proxy may use with that of the machine or of its control group.
+/// Compares the memory that the settings allow the proxy with the memory of the machine or of its control group.
 fn memory(settings: Option<&Settings>) -> Vec<Finding> {
     const SUBJECT: &str = "memory";
     let Some(available) = memory_limit() else { return Vec::new() };
     let mib = |bytes: u64| bytes >> 20;
     let text = format!("{} MiB for this process", mib(available));
     let Some(settings) = settings else { return vec![Finding::ok(SUBJECT, text)] };
-    // `limits { memory }` counts only what clients make the proxy hold.
+    // `limits { memory }` does not include the cache's memory, so both are added.
     let clients = settings.limits.memory.unwrap_or_default() as u64;
     let cache = settings.cache_store.memory as u64;
     if clients + cache > available / 4 * 3 {
@@ -157,7 +158,7 @@ fn memory(settings: Option<&Settings>) -> Vec<Finding> {
     vec![Finding::ok(SUBJECT, text)]
 }
 
-/// The limit of the control group, or the machine's memory.
+/// The memory that the process can have: the limit of its control group, but no more than the machine's memory.
 fn memory_limit() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
     let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

@@ -1,4 +1,5 @@
-//! `foregate doctor`: looks at the limits, rights and names of this machine that the proxy depends on, and says what to type.
+//! `foregate doctor`: checks the limits, access rights and host names on which the proxy depends, and suggests commands
+//! that correct them.
 
 mod files;
 mod machine;
@@ -27,24 +28,24 @@ pub(super) struct Doctor {
     output: Json,
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     Ok,
-    /// It works, with restrictions.
+    /// The proxy works, but with restrictions.
     Warning,
-    /// It does not work.
+    /// The proxy, or a part of it, does not work.
     Wrong,
 }
 
-/// The result of one look.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     verdict: Verdict,
     subject: &'static str,
     text: String,
-    /// A command to type, or another remedy.
+    /// The remedy, such as a command to type.
     #[serde(skip_serializing_if = "Option::is_none")]
     help: Option<String>,
 }

@@ -17,11 +17,11 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use super::Finding;
 
-/// Names and origins that are looked at: enough for a person to read.
+/// The most names and the most origins that are checked, so that a person can read the report.
 const MOST: usize = 32;
-/// Time for all answers together.
+/// The time limit for all answers together.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time for one connection.
+/// The time limit for one connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
 pub(super) fn look(settings: &Settings) -> Vec<Finding> {
@@ -46,7 +46,7 @@ fn ports(settings: &Settings) -> Vec<Finding> {
         ListenAddress::Unix(_) => None,
     });
     for (address, of_all) in addresses.chain(settings.metrics.map(|address| (address, false))) {
-        // `:PORT` is two sockets, of which one may be missing.
+        // `:PORT` stands for an IPv4 and an IPv6 socket. Only IPv4 is tested, because the machine may have no IPv6.
         if of_all && address.is_ipv6() {
             continue;
         }
@@ -82,11 +82,11 @@ fn ports(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Binds without listening, so that no client can come.
+/// Binds a socket without listening, so that no client can connect to it.
 fn try_bind(address: SocketAddr) -> io::Result<()> {
     let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let probe = socket(family, SocketType::STREAM, None)?;
-    // As listeners do: connections of an earlier process that end slowly do not count.
+    // Listeners set this option too. Without it, old connections that still end would make the port look taken.
     rustix::net::sockopt::set_socket_reuseaddr(&probe, true)?;
     if address.is_ipv6() {
         rustix::net::sockopt::set_ipv6_v6only(&probe, true)?;
@@ -119,7 +119,7 @@ fn nameservers(settings: &Settings) -> Vec<Finding> {
     }]
 }
 
-/// Tests whether the names for certificates resolve: the authority has to reach this machine by them.
+/// Tests whether the names for certificates resolve, because the authority has to reach this machine by its names.
 fn domains(settings: &Settings) -> Vec<Finding> {
     const SUBJECT: &str = "domains";
     let Some(automatic) = &settings.automatic else { return Vec::new() };
@@ -191,7 +191,7 @@ fn reach(address: &ServerAddress) -> io::Result<Option<()>> {
     Err(last)
 }
 
-/// Tests all of them at the same time, and names those without an answer in time.
+/// Tests all items at the same time, and reports the number of items without an answer in time.
 fn each<T: Clone + Send + 'static + std::fmt::Debug>(
     all: Vec<T>,
     look: impl Fn(T) -> Finding + Copy + Send + 'static,
@@ -201,7 +201,7 @@ fn each<T: Clone + Send + 'static + std::fmt::Debug>(
     for (at, one) in all.into_iter().enumerate() {
         let sender = sender.clone();
         thread::spawn(move || {
-            // The receiver may have lost patience.
+            // The receiver may have stopped waiting.
             let _ = sender.send((at, look(one)));
         });
     }

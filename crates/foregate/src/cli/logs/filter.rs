@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::object;
 
-/// Values of a line that are texts, beside those of the language.
+/// The members of a line that are texts, and that the language has no name for.
 const TEXTS: [&str; 13] = [
     "scheme",
     "protocol",
@@ -25,7 +25,7 @@ const TEXTS: [&str; 13] = [
 ];
 /// Values of a line that are numbers.
 const NUMBERS: [&str; 5] = ["bytes_in", "bytes_out", "duration_us", "attempts", "upstream_first_byte_us"];
-/// Notes of the firewall, which have the names that its guide uses.
+/// The firewall's notes, with the names from its guide.
 const NOTES: [(&str, Type); 5] = [
     ("waf.id", Type::Bytes),
     ("waf.rule", Type::Bytes),
@@ -33,9 +33,9 @@ const NOTES: [(&str, Type); 5] = [
     ("waf.unseen", Type::Bytes),
     ("waf.verdict", Type::Bytes),
 ];
-/// The map of all further members, notes among them.
+/// The map of all other members, including notes.
 const OTHERS: &str = "log.fields";
-/// Fields of the language that a line answers for.
+/// The language's fields whose values a line has.
 const OF_REQUEST: [&str; 17] = [
     "http.host",
     "http.request.uri",
@@ -56,7 +56,7 @@ const OF_REQUEST: [&str; 17] = [
     "foregate.error",
 ];
 
-/// A condition over lines.
+/// A condition on the lines of a log.
 pub(super) struct LogFilter {
     scheme: Scheme,
     predicate: Predicate,
@@ -91,7 +91,7 @@ impl LogFilter {
         Ok(Self { scheme, predicate })
     }
 
-    /// Returns true for a line for which the condition holds. One that is not JSON has no values.
+    /// Returns true if the condition holds for the line. A line that is not JSON has no values.
     pub(super) fn keeps(&self, line: &str) -> bool {
         object(line).is_some_and(|line| self.predicate.matches(&facts(&self.scheme, &line)))
     }

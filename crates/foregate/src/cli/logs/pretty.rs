@@ -2,7 +2,7 @@
 
 use super::object;
 
-/// The line, with colours if wanted. One that is not JSON stays as it is.
+/// Formats a line, with colours if `colour` is set. A line that is not JSON is not changed.
 pub(super) fn line(line: &str, colour: bool) -> String {
     let Some(entry) = object(line) else { return clean(line) };
     let text = |name: &str| entry[name].as_str().unwrap_or_default();
@@ -10,7 +10,7 @@ pub(super) fn line(line: &str, colour: bool) -> String {
         true => format!("\x1b[{code}m{text}\x1b[0m"),
         false => text,
     };
-    // In UTC, as in the file.
+    // The time is in UTC, as in the file.
     let time = text("time").replacen('T', " ", 1);
     let time = time.trim_end_matches('Z');
     let status = entry["status"].as_u64();
@@ -60,7 +60,7 @@ fn millis(micros: f64) -> String {
     }
 }
 
-/// The text without characters that would command the terminal: peers chose parts of it.
+/// The text without control characters, because peers chose parts of it and could send commands to the terminal.
 fn clean(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }

@@ -8,7 +8,7 @@ use super::{OpenFile, Session};
 use crate::config::blocks::{KeyChoice, argument_words};
 use crate::config::schema::{Block, Prop};
 
-/// Kinds of completion, as the protocol numbers them.
+/// The protocol's numbers for the kinds of completion.
 const FIELD: u8 = 5;
 const VALUE: u8 = 12;
 const KEYWORD: u8 = 14;
@@ -77,7 +77,7 @@ impl Session {
         }
     }
 
-    /// The values that a word of a usage stands for.
+    /// The values for which a word in a key's usage stands.
     fn values(&self, usage: &'static str, about: &str) -> Vec<Choice> {
         let choice =
             |text: String, kind| Choice { text, kind, detail: String::new(), about: about.to_owned() };
@@ -114,10 +114,10 @@ impl Session {
         Some(json!({ "contents": { "kind": "markdown", "value": about }, "range": lines.range(place.span) }))
     }
 
-    /// The file and the byte at which a request asks.
+    /// The file and the byte offset of a request's cursor.
     pub(super) fn place(&self, params: &Value) -> Option<(&OpenFile, LineStarts<'_>, usize)> {
         let (path, file) = self.file(params)?;
-        // The cursor of this answers is that of KDL.
+        // Completion and hover understand KDL only.
         if path.extension().is_some_and(|extension| extension == "json") {
             return None;
         }

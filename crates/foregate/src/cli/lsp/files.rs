@@ -1,4 +1,4 @@
-//! Files and places in them, as editors name them.
+//! Files, and positions in them, in the form that editors use.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// Bytes where the editor can count them, else the units of UTF-16, which all can.
+    /// Bytes if the editor can count in bytes, else UTF-16 units, which every editor can.
     pub(super) fn of(offered: Option<&Vec<PositionEncodingKind>>) -> Self {
         match offered.is_some_and(|offered| offered.contains(&PositionEncodingKind::UTF8)) {
             true => Self::Utf8,
@@ -37,7 +37,7 @@ impl Encoding {
     }
 }
 
-/// A text with the starts of its lines.
+/// A text, and the offsets at which its lines start.
 pub(super) struct LineStarts<'t> {
     text: &'t str,
     starts: Vec<usize>,
@@ -61,7 +61,7 @@ impl<'t> LineStarts<'t> {
         json!({ "start": self.position(span.start as usize), "end": self.position(span.end()) })
     }
 
-    /// The byte at a position; beyond the end of a line, its end.
+    /// The byte offset of a position. A position beyond the end of a line means the line's end.
     pub(super) fn offset(&self, position: &Value) -> Option<usize> {
         let number = |name: &str| position.get(name)?.as_u64().map(|number| number as usize);
         let (line, character) = (number("line")?, number("character")?);
@@ -78,7 +78,7 @@ impl<'t> LineStarts<'t> {
     }
 }
 
-/// The canonical path of a file, or the path itself while the file is not there.
+/// The canonical path of a file, or the path itself if the file does not exist.
 pub(super) fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

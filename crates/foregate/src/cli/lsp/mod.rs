@@ -27,9 +27,9 @@ use self::report::{CheckReport, Checks, NamedPlace};
 use super::output::{Outcome, complain};
 use crate::config::blocks::BlockKeys;
 
-/// The files are checked when nothing was typed for this time.
+/// The files are checked after nothing was typed for this time.
 const CHECK_AFTER: Duration = Duration::from_millis(150);
-/// How often the result of a check that runs is looked for.
+/// The time between two looks for the result of a running check.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ impl Lsp {
     pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
         let (connection, threads) = Connection::stdio();
         let served = serve(&connection, pipeline);
-        // The writer ends with it.
+        // The writing thread ends once the connection is dropped.
         drop(connection);
         match served.and_then(|()| threads.join().map_err(Into::into)) {
             Ok(()) => Outcome::Fine,
@@ -92,7 +92,7 @@ fn serve(connection: &Connection, pipeline: &Arc<Pipeline>) -> Result<(), Server
 
 /// A file that the editor has open.
 struct OpenFile {
-    /// As the editor names it.
+    /// The file's URI, as the editor wrote it.
     uri: Uri,
     text: String,
 }
@@ -102,14 +102,14 @@ struct Session {
     pipeline: Arc<Pipeline>,
     keys: BlockKeys,
     encoding: Encoding,
-    /// The main file that the editor's settings name.
+    /// The main configuration file, if the editor's settings name one.
     main: Option<PathBuf>,
-    /// By canonical path.
+    /// The open files, by canonical path.
     open: HashMap<PathBuf, OpenFile>,
-    /// When the next check begins.
+    /// When the next check begins; `None` if no check is needed.
     due: Option<Instant>,
     running: Option<mpsc::Receiver<CheckReport>>,
-    /// The files with messages in the editor.
+    /// The URIs of the files for which the editor shows messages.
     published: HashSet<String>,
     /// The definitions that the last check found.
     named: Vec<NamedPlace>,
@@ -151,7 +151,7 @@ impl Session {
         })
     }
 
-    /// How long to wait for the next message; without limit where there is no other work.
+    /// The time to wait for the next message; `None`, without limit, if there is no other work.
     fn pause(&self) -> Option<Duration> {
         if self.running.is_some() {
             return Some(LOOK_EVERY);
@@ -159,7 +159,7 @@ impl Session {
         self.due.map(|due| due.saturating_duration_since(Instant::now()))
     }
 
-    /// Takes the result of a check that has ended, and begins one that is due.
+    /// Publishes the result of a check that has ended, and starts the next check if it is due.
     fn proceed(&mut self, connection: &Connection) -> Result<(), ServerError> {
         match self.running.as_ref().map(mpsc::Receiver::try_recv) {
             Some(Ok(report)) => {
@@ -177,7 +177,7 @@ impl Session {
             let pipeline = Arc::clone(&self.pipeline);
             let (sender, receiver) = mpsc::channel();
             self.running = Some(receiver);
-            // Nobody waits for it: the answers to other requests must not.
+            // The check has its own thread, so that requests of the editor are answered meanwhile.
             std::thread::Builder::new().name("check".to_owned()).spawn(move || {
                 let _ = sender.send(checks.run(&pipeline));
             })?;
@@ -185,7 +185,7 @@ impl Session {
         Ok(())
     }
 
-    /// Shows the messages of a check, and takes those of files without any away.
+    /// Sends the messages of a check to the editor, and clears them for files that have none any more.
     fn publish(&mut self, connection: &Connection, report: CheckReport) -> Result<(), ServerError> {
         let mut shown = HashSet::new();
         let send = |uri: &str, messages: &[Value]| {
@@ -218,7 +218,7 @@ impl Session {
             }
             "textDocument/didChange" => {
                 let Some(params) = read::<DidChangeTextDocumentParams>(notification.params) else { return };
-                // Each change is the whole text.
+                // Each change carries the whole text, so only the last one matters.
                 if let Some(change) = params.content_changes.into_iter().next_back() {
                     self.set(params.text_document.uri, change.text);
                 }
@@ -230,7 +230,7 @@ impl Session {
                     self.due = Some(Instant::now());
                 }
             }
-            // Other files may have changed as well.
+            // Files that are not open may have changed as well.
             "textDocument/didSave" | "workspace/didChangeWatchedFiles" => self.due = Some(Instant::now()),
             _ => {}
         }

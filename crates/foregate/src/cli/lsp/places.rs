@@ -51,7 +51,7 @@ impl Session {
         Some(found.location.clone())
     }
 
-    /// The outline; none while the file has an error in its syntax.
+    /// The outline of a file; `None` while the file has a syntax error.
     pub(super) fn symbols(&self, params: &Value) -> Option<Value> {
         let (path, file) = self.file(params)?;
         let mut problems = Problems::default();
@@ -60,7 +60,7 @@ impl Session {
         problems.is_empty().then(|| tree.roots().into_iter().map(|item| symbol(item, &lines)).collect())
     }
 
-    /// The edits that format a file; none while there is an error in its syntax.
+    /// The edits that format a file; `None` while the file has a syntax error.
     pub(super) fn formatted(&self, params: &Value) -> Option<Value> {
         let (path, file) = self.file(params)?;
         if path.extension().is_some_and(|extension| extension == "json") {
@@ -73,7 +73,7 @@ impl Session {
     }
 }
 
-/// The list whose name, as `$NAME`, stands at a byte of an expression.
+/// The name of the list whose `$NAME` is at this byte of an expression.
 fn list_at(expression: &str, at: usize) -> Option<&str> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let before = expression.get(..at)?.trim_end_matches(is_of_name);

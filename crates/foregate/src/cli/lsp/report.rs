@@ -1,4 +1,4 @@
-//! Checks of the files that an editor has open, their messages, and the fixes that these suggest.
+//! Checks of the files that an editor has open, the messages of a check, and the fixes that the messages suggest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::files::{Encoding, LineStarts, canonical, uri_of};
 use crate::config::schema::ROOT;
 use crate::config::{self, DEFAULT_FILES, Unsaved};
 
-/// Folders above a file in which its main file is looked for.
+/// The number of folders above a file in which its main file is searched.
 const FOLDERS_LIMIT: usize = 4;
 
 /// One check of all open files.
@@ -23,23 +23,23 @@ pub(super) struct Checks {
     pub(super) encoding: Encoding,
 }
 
-/// Its result.
+/// The result of a check.
 #[derive(Default)]
 pub(super) struct CheckReport {
     /// The diagnostics of each file that was read, by canonical path.
     pub(super) messages: BTreeMap<PathBuf, Vec<Value>>,
     /// The definitions in the files.
     pub(super) named: Vec<NamedPlace>,
-    /// Set if there is an error: then definitions may be missing.
+    /// Set if there is an error, so that definitions may be missing.
     pub(super) is_refused: bool,
 }
 
-/// The name that a node at the top of the file defines.
+/// A name that a node at the top of a file defines, and its place.
 pub(super) struct NamedPlace {
     /// The key: `upstream` or `list`.
     pub(super) key: &'static str,
     pub(super) name: String,
-    /// As in the answer to a request for it.
+    /// The place of the definition, as the protocol writes a location.
     pub(super) location: Value,
 }
 
@@ -65,7 +65,7 @@ impl Checks {
         report
     }
 
-    /// The files that may include this one.
+    /// The main files that may include this file.
     fn mains(&self, path: &Path) -> Vec<PathBuf> {
         let name = Path::new(DEFAULT_FILES[0]);
         let folders = path.ancestors().skip(1).take(FOLDERS_LIMIT);
@@ -73,7 +73,7 @@ impl Checks {
         self.main.iter().cloned().chain(beside).collect()
     }
 
-    /// Returns false for files of other programs, which use KDL as well.
+    /// Returns true if the file is a configuration of Foregate. Other programs use KDL files as well.
     fn is_configuration(&self, path: &Path) -> bool {
         let text = self.open.get(path).map_or("", String::as_str);
         let mut words = text.lines().filter_map(|line| line.split([' ', '\t', '{', ';']).next());
@@ -133,7 +133,7 @@ fn message<'l, 't: 'l>(
     message
 }
 
-/// The text that stands there if the suggestion is taken.
+/// The replacement in a suggestion: `NAME` from "did you mean `NAME`?".
 fn meant(help: &str) -> Option<&str> {
     let meant = help.strip_prefix("did you mean ")?;
     let meant = &meant[..meant.find('?')?];
@@ -159,7 +159,7 @@ fn named(tree: &Tree, texts: &[(&Path, &str)], lines: &[LineStarts<'_>]) -> Vec<
     found
 }
 
-/// The fixes for the diagnostics of a request: the name that was probably meant, instead of the wrong one.
+/// The fixes for the diagnostics in a request: each replaces a wrong name by the one that was probably meant.
 pub(super) fn fixes(params: &Value) -> Value {
     let uri = params.pointer("/textDocument/uri").and_then(Value::as_str).unwrap_or_default();
     let messages = params.pointer("/context/diagnostics").and_then(Value::as_array);

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command};
 use super::Page;
 use super::roff::Roff;
 
-/// A page for the program, and one for each command; commands of a command are sections of its page.
+/// The pages: one for the program, and one for each command. A command's own commands are sections of its page.
 pub(super) fn pages(mut command: Command) -> Vec<Page> {
     command.build();
     let mut pages = vec![program(&command)];
@@ -113,7 +113,7 @@ fn first_sentence(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim_end_matches('.')
 }
 
-/// The command with its arguments, as its help has it.
+/// The command with its arguments, as in its help text.
 fn synopsis(path: &str, command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let arguments = usage.split_once(command.get_name()).map_or("", |(_, arguments)| arguments);

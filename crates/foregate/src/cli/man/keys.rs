@@ -14,7 +14,7 @@ site "example.com" {
 }
 "#;
 
-/// All keys, those of modules included.
+/// The page with all keys, including those of modules.
 pub(super) fn page(pipeline: &Pipeline) -> Page {
     let mut roff = Roff::page("foregate.kdl", 5);
     roff.section("NAME");

@@ -25,9 +25,9 @@ pub(super) struct Man {
 
 /// One manual page.
 pub(super) struct Page {
-    /// Its name, as `man` is given it.
+    /// The name by which `man` finds the page.
     name: String,
-    /// Its section: 1 for commands, 5 for files.
+    /// The section of the manual: 1 for commands, 5 for files.
     section: u8,
     text: String,
 }
@@ -60,12 +60,12 @@ fn show(name: &str, pages: &[Page]) -> Outcome {
     }
 }
 
-/// Shows a page on the terminal; `false` where no `man` is installed.
+/// Shows a page on the terminal by `man`; returns false if `man` is not installed.
 fn read_by_man(text: &str) -> bool {
     let started = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
     let Ok(mut man) = started else { return false };
     if let Some(mut input) = man.stdin.take() {
-        // The reader may leave before the end.
+        // The reader may quit `man` before all is written.
         let _ = input.write_all(text.as_bytes());
     }
     man.wait().is_ok_and(|status| status.success())

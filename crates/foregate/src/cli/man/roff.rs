@@ -1,4 +1,4 @@
-//! The few requests of man(7) that the pages need.
+//! Writes manual pages with a few requests of man(7).
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 pub(super) struct Roff(String);
 
 impl Roff {
-    /// A page with its title.
+    /// A new page with its title line.
     pub(super) fn page(name: &str, section: u8) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let title = plain(&name.to_uppercase());
@@ -21,23 +21,23 @@ impl Roff {
         let _ = writeln!(self.0, ".SS \"{}\"", plain(title));
     }
 
-    /// A paragraph of prose; text in backticks is bold.
+    /// Adds a paragraph of prose; text in backticks becomes bold.
     pub(super) fn paragraph(&mut self, text: &str) {
         let _ = writeln!(self.0, ".PP\n{}", prose(text));
     }
 
-    /// A term and its explanation.
+    /// Adds a term and its explanation.
     pub(super) fn term(&mut self, term: &str, text: &str) {
         let _ = writeln!(self.0, ".TP\n\\fB{}\\fR\n{}", plain(term), prose(text));
     }
 
-    /// Lines as they are.
+    /// Adds lines without changing their layout.
     pub(super) fn example(&mut self, text: &str) {
         let lines: Vec<String> = text.lines().map(guarded).collect();
         let _ = writeln!(self.0, ".PP\n.RS 4\n.nf\n{}\n.fi\n.RE", lines.join("\n"));
     }
 
-    /// A line of text without markup.
+    /// Adds a line of text without markup.
     pub(super) fn line(&mut self, text: &str) {
         let _ = writeln!(self.0, "{}", guarded(text));
     }
@@ -47,18 +47,18 @@ impl Roff {
     }
 }
 
-/// Text without a meaning to roff.
+/// Escapes text so that roff prints it as it is.
 fn plain(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('"', "\\(dq").replace('\'', "\\(aq")
 }
 
-/// A line of such text, also where a request would begin.
+/// Escapes a line, also at its start, where roff would read a dot as a request.
 fn guarded(line: &str) -> String {
     let line = plain(line);
     if line.starts_with('.') { format!("\\&{line}") } else { line }
 }
 
-/// Prose with marks of Markdown: backticks, emphasis and links.
+/// Converts prose with Markdown's backticks, emphasis and links.
 fn prose(text: &str) -> String {
     let text = without_links(text).replace("**", "");
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -77,7 +77,7 @@ fn prose(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Keeps the text of links.
+/// Replaces links by their text.
 fn without_links(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;

@@ -10,20 +10,20 @@ use crate::config::schema;
 
 use super::output::{Outcome, complain, print};
 
-/// The default source of the contract.
+/// The default repository of the crates that a module builds against.
 const REPOSITORY: &str = "https://github.com/foregate/foregate";
 
-/// Characters of a module's name.
+/// The longest name of a module, in characters.
 const NAME_LIMIT: usize = 64;
 
-/// The files of a new module, with `{{...}}` for inserted text.
+/// The files of a new module; `{{...}}` is replaced.
 const FILES: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("template/Cargo.toml.in")),
     ("README.md", include_str!("template/README.md.in")),
     ("src/lib.rs", include_str!("template/lib.rs.in")),
 ];
 
-/// Names that cannot be those of a crate.
+/// Names that a crate cannot have.
 const RESERVED: &[&str] = &[
     "abstract",
     "alloc",
@@ -144,7 +144,7 @@ fn problem_with(name: &str, pipeline: &Pipeline) -> Option<&'static str> {
     (!pipeline.named(name).is_empty()).then_some("there is one of this name already")
 }
 
-/// Where one of our crates is, as a manifest says it.
+/// The location of one of Foregate's crates, as a manifest writes it.
 fn source(checkout: Option<&Path>, name: &str) -> io::Result<String> {
     let Some(checkout) = checkout else {
         return Ok(format!("git = \"{REPOSITORY}\", tag = \"v{}\"", env!("CARGO_PKG_VERSION")));

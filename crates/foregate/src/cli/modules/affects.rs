@@ -12,13 +12,13 @@ const EVERYTHING: &str = "everything";
 /// The output by which a step keeps others from running.
 const STEPS: &str = "steps";
 
-/// The parts that a step's own response changes.
+/// The parts of the exchange that change if a step answers the request itself.
 const OF_A_RESPONSE: &[&str] = &["status", "response fields", "response source", "error"];
 
-/// Parts of the exchange that are read under other names than they are written.
+/// Parts of the exchange whose names as inputs differ from their name as an output.
 const READ_AS: &[(&str, &[&str])] = &[("target", &["path", "query"])];
 
-/// Parts of the exchange that nobody can read before a phase.
+/// Parts of the exchange with the first phase in which they can be read.
 const KNOWN_FROM: &[(&str, PhaseId)] = &[
     ("request body", PhaseId::RequestBody),
     ("status", PhaseId::UpstreamResponse),
@@ -29,16 +29,16 @@ const KNOWN_FROM: &[(&str, PhaseId)] = &[
     ("response body", PhaseId::ResponseBody),
 ];
 
-/// Everything around one subject.
+/// The steps and parts that one subject depends on or affects.
 #[derive(Debug, Serialize)]
 struct Report<'x> {
     /// The subject of the question.
     subject: &'x str,
-    /// The steps that it stands for; of a value or part, those that write it.
+    /// The steps of the subject; for a value or a part, the steps that write it.
     steps: Vec<&'static str>,
-    /// The steps that can change it.
+    /// The steps that can change the subject.
     changed_by: Vec<Link>,
-    /// The parts that it can change.
+    /// The steps that the subject can affect.
     changes: Vec<Link>,
 }
 
@@ -49,7 +49,7 @@ struct Link {
     phase: &'static str,
     /// The values or parts of the exchange that carry the change.
     by: Vec<&'static str>,
-    /// The next step of the chain towards the subject; `None`: it is the subject.
+    /// The next step of the chain towards the subject; `None` if the subject comes next.
     via: Option<&'static str>,
 }
 
@@ -88,7 +88,7 @@ fn of_part<'x>(decls: &[&'static Decl], subject: &'x str) -> Option<Report<'x>> 
         all.map(|(number, _)| number).collect()
     };
     let writers = numbers(&|decl| writes(decl).contains(&part));
-    // A value is read after its first writer.
+    // A value cannot be read before the first step that writes it.
     let is_kept = |decl: &Decl| decl.outputs.iter().any(|slot| slot.is_kept() && slot.name == part);
     let first = decls.iter().position(|decl| is_kept(decl));
     let mut readers = numbers(&|decl| reads(decl, part, is_shown(decls, part)));
@@ -120,7 +120,7 @@ fn parts(decls: &[&'static Decl]) -> Vec<&'static str> {
     parts
 }
 
-/// The parts that a step may change, under the names of inputs.
+/// The parts that a step may change, by their names as inputs.
 fn writes(decl: &Decl) -> Vec<&'static str> {
     let mut parts = Vec::new();
     for slot in decl.writes() {
@@ -136,7 +136,7 @@ fn writes(decl: &Decl) -> Vec<&'static str> {
     parts
 }
 
-/// Returns true if expressions see it: all but values that only steps read.
+/// Returns true if expressions can read the part. They read all parts except values that only steps read.
 fn is_shown(decls: &[&'static Decl], part: &str) -> bool {
     let mut outputs = decls.iter().flat_map(|decl| decl.outputs);
     let hidden = |slot: &foregate_module::Slot| {
@@ -151,7 +151,7 @@ fn reads(decl: &Decl, part: &str, shown: bool) -> bool {
     part == STEPS || decl.inputs.iter().any(|slot| slot.name == part || slot.name == EVERYTHING && shown)
 }
 
-/// The parts by which an earlier step can affect a later one; empty if it cannot.
+/// The parts by which the earlier step `from` can affect the later step `to`; empty if it cannot.
 fn carriers(decls: &[&'static Decl], from: usize, to: usize) -> Vec<&'static str> {
     let mut parts = if from < to { writes(decls[from]) } else { Vec::new() };
     parts.retain(|part| reads(decls[to], part, is_shown(decls, part)));
@@ -160,8 +160,8 @@ fn carriers(decls: &[&'static Decl], from: usize, to: usize) -> Vec<&'static str
     parts
 }
 
-/// The steps that lead to `start`, or follow from it, each with the next one of the chain, the nearest first. `links`
-/// are those that are said already.
+/// The steps that affect the steps in `start` (`backwards`), or that these affect, the nearest first. Each has the next
+/// step of its chain. The result begins with `links`, which the caller has found.
 fn reach(decls: &[&'static Decl], start: &[usize], backwards: bool, mut links: Vec<Link>) -> Vec<Link> {
     let of_part = !links.is_empty();
     let mut seen = vec![false; decls.len()];
@@ -178,7 +178,7 @@ fn reach(decls: &[&'static Decl], start: &[usize], backwards: bool, mut links: V
                 Some((carriers(decls, from, to), *at)).filter(|(by, _)| !by.is_empty())
             };
             if let Some((by, at)) = next.iter().find_map(by) {
-                // Of a value or part, its own writers or readers are the first links.
+                // For a value or a part, its writers or readers are links themselves, so a chain can go through them.
                 let via = (of_part || !start.contains(&at)).then_some(decls[at].name);
                 let decl = decls[other];
                 found.push((other, Link { step: decl.name, phase: decl.phase.name(), by, via }));

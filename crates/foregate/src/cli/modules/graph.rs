@@ -6,7 +6,8 @@ use foregate_module::{PhaseId, Pipeline};
 
 use super::decls;
 
-/// A cluster for each phase with its steps, and an arrow from the step that writes a value to each that reads it.
+/// The graph: a cluster of steps for each phase, and an arrow from a step that writes a value to each step that reads
+/// it.
 pub(super) fn dot(pipeline: &Pipeline) -> String {
     let mut dot = String::from("digraph foregate {\n  rankdir=LR;\n  node [shape=box];\n");
     let decls = decls(pipeline);

@@ -52,25 +52,25 @@ impl Modules {
     }
 }
 
-/// A step for machines.
+/// The description of a step, for the output in JSON.
 #[derive(Debug, Serialize)]
 struct StepDescription {
     name: &'static str,
     phase: &'static str,
     about: &'static str,
-    /// The key that turns it on; `None`: it is always on.
+    /// The key that turns the step on; `None` if it is always on.
     key: Option<&'static str>,
     reads: Vec<Part>,
-    /// The values that move to it.
+    /// The values that the step takes away, so that later steps do not have them.
     takes: Vec<Part>,
     writes: Vec<Part>,
-    /// How it may end a request.
+    /// The ways in which the step may end a request.
     stops: &'static [&'static str],
-    /// When it runs at all; all must hold.
+    /// The conditions under which the step runs; all must hold.
     only: Vec<String>,
-    /// Where it runs, if not on the thread of the request.
+    /// For a heavy step, its treatment when the offload queue is full, or `varies`; `None` for a light step.
     heavy: Option<&'static str>,
-    /// Set if a request goes on when it panics.
+    /// True if a request continues after the step has panicked.
     optional: bool,
 }
 
@@ -78,7 +78,7 @@ struct StepDescription {
 #[derive(Debug, Serialize)]
 struct Part {
     name: &'static str,
-    /// Set for a value of a module; otherwise it is a part of the exchange.
+    /// True for a value of a module, false for a part of the exchange.
     value: bool,
     #[serde(skip_serializing_if = "str::is_empty")]
     about: &'static str,
@@ -121,14 +121,14 @@ fn filter(filter: &Filter) -> String {
     }
 }
 
-/// A value for machines.
+/// The description of a value, for the output in JSON.
 #[derive(Debug, Serialize)]
 struct Value {
     name: &'static str,
     about: &'static str,
-    /// The phase in which it is written.
+    /// The phase in which the value is written.
     phase: &'static str,
-    /// Its kind in expressions of later phases, if they see it.
+    /// The value's type in the expressions of later phases; `None` if they cannot read it.
     expressions: Option<&'static str>,
 }
 
@@ -168,7 +168,7 @@ fn show(step: &StepDescription, text: &mut String) {
         }
     };
     let parts = |parts: &[Part]| {
-        // A step may have several random numbers.
+        // A step may read several random numbers, which have the same name.
         let mut names: Vec<&str> = Vec::new();
         parts.iter().map(|part| part.name).for_each(|name| {
             if !names.contains(&name) {
@@ -191,7 +191,7 @@ fn show(step: &StepDescription, text: &mut String) {
     line("panic", if step.optional { "the request goes on without it".into() } else { String::new() });
 }
 
-/// The entries that a name stands for: the steps of a key, or a step.
+/// The entries with this name: all steps of a key, or one step.
 fn named<'p>(pipeline: &'p Pipeline, name: &str) -> Vec<(usize, &'p Entry)> {
     let steps = pipeline.named(name);
     pipeline.entries().iter().enumerate().filter(|(number, _)| steps.contains(*number)).collect()
@@ -235,7 +235,7 @@ fn unknown(what: &str, name: &str, known: &[&'static str]) -> Outcome {
     Outcome::Wrong
 }
 
-/// A step's declaration with its place in the order.
+/// The declarations of all steps, in the order in which they run.
 fn decls(pipeline: &Pipeline) -> Vec<&'static Decl> {
     pipeline.steps().collect()
 }

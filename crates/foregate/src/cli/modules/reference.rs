@@ -5,14 +5,14 @@ use serde::Serialize;
 
 use crate::config::schema::GENERIC;
 
-/// A key for machines.
+/// The description of a key, for the output in JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct KeyDescription {
     name: &'static str,
     usage: &'static str,
     about: &'static str,
     example: &'static str,
-    /// The default, as it is written or in words.
+    /// The default, as a value or in words.
     default: &'static str,
     many: bool,
     required: bool,
@@ -29,7 +29,7 @@ struct Property {
     required: bool,
 }
 
-/// A module's key, with the properties that all of them have.
+/// Describes a module's key, with the properties that all such keys have.
 pub(super) fn key(key: &'static Key) -> KeyDescription {
     let mut shown = inner(key);
     if !key.many {

@@ -39,7 +39,7 @@ impl Schema {
     }
 }
 
-/// The whole schema. Nothing has to stand in a `part`, which another file includes.
+/// The whole schema. If `part` is set, the file is included by another one, so no key is required.
 fn schema(keys: &BlockKeys, block: &'static Block, part: bool) -> Value {
     let mut writer = SchemaWriter { keys, blocks: Vec::new(), definitions: Map::new() };
     writer.definitions.insert("value".to_owned(), values::any());
@@ -64,13 +64,13 @@ fn schema(keys: &BlockKeys, block: &'static Block, part: bool) -> Value {
 /// Writes one definition for each block and each key.
 struct SchemaWriter<'k> {
     keys: &'k BlockKeys,
-    /// The blocks that have a definition, by address: several keys may share one.
+    /// The blocks that have a definition, by address, with its name. Several keys may share a block.
     blocks: Vec<(*const Block, String)>,
     definitions: Map<String, Value>,
 }
 
 impl SchemaWriter<'_> {
-    /// The name of the definition of a block, which is written when it is not there.
+    /// Returns the name of a block's definition, and writes the definition if it is missing.
     fn block(&mut self, block: &'static Block, name: &str) -> String {
         if let Some((_, name)) = self.blocks.iter().find(|(known, _)| std::ptr::eq(*known, block)) {
             return name.clone();
@@ -99,7 +99,7 @@ impl SchemaWriter<'_> {
                 "type": "object",
                 "required": ["name"],
                 "properties": {
-                    // `enumDescriptions` is what editors show beside the names.
+                    // Editors show `enumDescriptions` next to the names.
                     "name": { "type": "string", "enum": names, "enumDescriptions": abouts },
                     "args": { "type": "array", "items": { "$ref": "#/$defs/value" } },
                     "props": { "type": "object", "additionalProperties": { "$ref": "#/$defs/value" } },
@@ -116,11 +116,11 @@ impl SchemaWriter<'_> {
         name
     }
 
-    /// The name of the definition of a key in the block `outer`.
+    /// Returns the name of the definition of a key in the block `outer`, and writes the definition if it is missing.
     fn key(&mut self, choice: KeyChoice, outer: &str) -> String {
         let key = choice.key;
         let name = match key.name {
-            // The same in every block.
+            // `include` is the same key in every block, so it has one definition.
             name if name == INCLUDE_KEY.name => name.to_owned(),
             name if choice.of_module => format!("module.{name}"),
             name => format!("{outer}.{name}"),
@@ -128,7 +128,7 @@ impl SchemaWriter<'_> {
         if self.definitions.contains_key(&name) {
             return name;
         }
-        // Its place, before blocks within it are written.
+        // Reserve the name before the blocks inside are written, because they may contain the key again.
         self.definitions.insert(name.clone(), Value::Null);
         let mut properties = Map::new();
         let mut required: Vec<&str> = Vec::new();
@@ -183,7 +183,7 @@ fn is_named(name: &str) -> Value {
     json!({ "properties": { "name": { "const": name } }, "required": ["name"] })
 }
 
-/// `KEY #false`.
+/// A schema that matches `KEY #false`.
 fn is_off() -> Value {
     json!({ "properties": { "args": { "const": [false] } }, "required": ["args"] })
 }
@@ -192,7 +192,7 @@ fn turned_off() -> Value {
     json!({ "properties": { "props": { "maxProperties": 0 }, "children": { "maxItems": 0 } } })
 }
 
-/// The keys that must stand in a block; an included file may have them.
+/// The schemas for the required keys of a block. An `include` counts as the key, because its file may have it.
 fn required_keys(block: &'static Block) -> Vec<Value> {
     let required = block.keys.iter().filter(|key| key.required);
     required

@@ -1,4 +1,4 @@
-//! The schemas of arguments and properties, from the usage that the table of keys gives for them.
+//! The schemas of arguments and properties, made from their usage in the table of keys.
 
 use serde_json::{Value, json};
 
@@ -6,13 +6,13 @@ use super::is_open;
 use crate::config::blocks::argument_words;
 use crate::config::schema::{Key, Prop};
 
-/// A reference to the environment or to a file, of which the value is not known here.
+/// The pattern of a reference to the environment or to a file; its value is not known here.
 const REFERENCE: &str = r"\$\{(env|file):";
 const DURATION: &str = r"^([0-9]+(ms|s|m|h|d))+$|\$\{(env|file):";
 const SIZE: &str = r"^[0-9_]+\s*([kKMG]?B|[KMGT]iB)?$|\$\{(env|file):";
 const NUMBER: &str = r"^\+?[0-9][0-9_a-zA-Z.]*$|\$\{(env|file):";
 
-/// The words of usages that stand for a text of any form.
+/// The words in a usage that stand for any text.
 const TEXTS: [&str; 11] = [
     "NAME",
     "FILE",
@@ -27,12 +27,12 @@ const TEXTS: [&str; 11] = [
     "SOURCE",
 ];
 
-/// A value of any type.
+/// The schema of a value of any type.
 pub(super) fn any() -> Value {
     json!({ "type": ["string", "number", "boolean", "null"] })
 }
 
-/// The arguments of a key.
+/// The schema of a key's arguments.
 pub(super) fn arguments(key: &Key) -> Value {
     let (least, most) = key.args;
     let mut schema = json!({ "type": "array", "minItems": least });
@@ -47,7 +47,7 @@ pub(super) fn arguments(key: &Key) -> Value {
         },
         _ => (&words[..], None),
     };
-    // A usage in other words than the arguments one by one has no types.
+    // If the usage does not list the arguments one by one, their types are unknown.
     if rest.is_none() && fixed.len() != usize::from(most) {
         return schema;
     }
@@ -61,7 +61,7 @@ pub(super) fn arguments(key: &Key) -> Value {
     schema
 }
 
-/// A property.
+/// The schema of a property.
 pub(super) fn property(prop: &Prop) -> Value {
     let mut schema = value(prop.usage.trim_start_matches('[').trim_end_matches(']'));
     schema["description"] = prop.about.into();
@@ -71,7 +71,7 @@ pub(super) fn property(prop: &Prop) -> Value {
     schema
 }
 
-/// The default of a property in JSON, where it is a value and no words.
+/// The default of a property in JSON; `None` if the default is described in words.
 fn default(text: &str) -> Option<Value> {
     match text {
         "#true" => Some(true.into()),
@@ -81,7 +81,7 @@ fn default(text: &str) -> Option<Value> {
     }
 }
 
-/// The values that a word of a usage stands for. Unknown words take all.
+/// The schema of the values for which a word in a usage stands. An unknown word allows all values.
 fn value(usage: &str) -> Value {
     let alternatives: Vec<&str> = usage.split('|').collect();
     if alternatives.iter().all(|word| matches!(*word, "#true" | "#false")) {

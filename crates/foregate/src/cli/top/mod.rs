@@ -22,11 +22,11 @@ use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 use super::reload::find_admin;
 
-/// The time limit of the proxy for the next figures.
+/// The time within which the proxy must send the next figures.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Seconds over which rates and percentiles are taken.
+/// The number of seconds over which rates and percentiles are computed.
 const SPAN: usize = 10;
-/// Columns where there is no terminal.
+/// The width of the output in columns, if there is no terminal.
 const COLUMNS: usize = 80;
 
 #[derive(Debug, Args)]
@@ -86,7 +86,7 @@ impl Top {
         if is_live {
             return self.live(moments, next);
         }
-        // Rates need two samples.
+        // A rate needs two samples.
         if let Some(second) = next()? {
             moments.push(second, SPAN);
         }

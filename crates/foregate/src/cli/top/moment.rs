@@ -1,28 +1,28 @@
-//! The figures of some moments, and the rates between them.
+//! The figures of the last seconds, and the rates computed from them.
 
 use std::collections::VecDeque;
 
 use serde_json::Value;
 
-/// The figures of the last seconds, the newest last.
+/// The figures of the last seconds, one sample for each second, the newest last.
 pub(super) struct Moments(pub(super) VecDeque<Value>);
 
-/// A site or route in the last seconds.
+/// The traffic of a site or route in the last seconds.
 #[derive(Debug, Clone)]
 pub(super) struct TrafficRow {
     pub(super) name: String,
     /// Requests per second.
     pub(super) rate: f64,
-    /// Failed ones, with 5xx, in the span.
+    /// The number of requests in the span that failed with a 5xx status.
     pub(super) failed: u64,
-    /// Requests since the start.
+    /// The number of requests since the start of the process.
     pub(super) total: u64,
     durations: Vec<u64>,
 }
 
 impl Moments {
     pub(super) fn push(&mut self, figures: Value, most: usize) {
-        // Another process counts from the beginning.
+        // Another process counts from zero, so the old samples are dropped.
         if self.0.back().is_some_and(|last| last["process"] != figures["process"]) {
             self.0.clear();
         }
@@ -32,7 +32,7 @@ impl Moments {
         self.0.push_back(figures);
     }
 
-    /// The figures now.
+    /// The newest figures.
     pub(super) fn now(&self) -> &Value {
         self.0.back().unwrap_or(&Value::Null)
     }
@@ -41,24 +41,24 @@ impl Moments {
         self.0.front().unwrap_or(&Value::Null)
     }
 
-    /// The seconds between the oldest moment and now.
+    /// The seconds between the oldest and the newest sample.
     pub(super) fn seconds(&self) -> f64 {
         let time = |figures: &Value| figures["time"].as_f64().unwrap_or_default();
         (time(self.now()) - time(self.before())).max(0.001)
     }
 
-    /// What a list of counters at `pointer` has counted in the span.
+    /// The increase of each counter in the list at `pointer` over the span.
     pub(super) fn counted(&self, pointer: &str) -> Vec<u64> {
         let at = |figures: &Value| figures.pointer(pointer).map(numbers).unwrap_or_default();
         less(at(self.now()), &at(self.before()))
     }
 
-    /// The upper ends of buckets.
+    /// The upper bounds of a histogram's buckets.
     pub(super) fn bounds(&self, name: &str) -> Vec<f64> {
         self.now()[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
     }
 
-    /// The sites or routes at `pointer`, named by `name`.
+    /// The traffic of the sites or routes at `pointer`; `name` gives each its name.
     pub(super) fn traffic(&self, pointer: &str, name: impl Fn(&Value) -> String) -> Vec<TrafficRow> {
         let rows =
             |figures: &Value| figures.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -100,7 +100,7 @@ fn less(mut now: Vec<u64>, before: &[u64]) -> Vec<u64> {
     now
 }
 
-/// A percentile of a histogram: within its bucket as if all were spread evenly. `None` without any.
+/// A percentile of a histogram, as if the values in a bucket were spread evenly. `None` if the histogram is empty.
 pub(super) fn percentile(buckets: &[u64], bounds: &[f64], share: f64) -> Option<f64> {
     let all: u64 = buckets.iter().sum();
     let mut left = share * all as f64;

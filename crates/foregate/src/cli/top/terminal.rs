@@ -1,4 +1,4 @@
-//! The terminal: its screen, its size and its keys. The former state comes back when this is dropped.
+//! The terminal: its screen, its size and its keys. Its former state is restored on drop.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Another screen without a cursor, and back.
+/// The sequences that switch to an alternate screen without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A key, as far as it matters.
+/// A key that `foregate top` understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TerminalKey {
     /// A character.
     Character(char),
-    /// The end of a line.
+    /// The Enter key.
     Enter,
     /// Escape.
     Escape,
-    /// Takes back the last character.
+    /// Deletes the last character.
     Backspace,
-    /// The next view.
+    /// Switches to the next part of the view.
     Tab,
     /// Control and C, or the end of the input.
     Quit,
@@ -48,7 +48,7 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Columns and rows.
+    /// The size of the terminal in columns and rows.
     pub(super) fn size(&self) -> (usize, usize) {
         let size = tcgetwinsize(io::stdout()).map(|size| (size.ws_col as usize, size.ws_row as usize));
         size.ok().filter(|(columns, rows)| *columns > 0 && *rows > 0).unwrap_or((80, 24))
@@ -70,7 +70,7 @@ impl Terminal {
         out.flush()
     }
 
-    /// The next key within this time. Keys with sequences of their own, such as arrows, are none.
+    /// The next key; `None` if there is none within this time. Keys that send a sequence, such as arrows, are ignored.
     pub(super) fn key(&mut self, within: Duration) -> io::Result<Option<TerminalKey>> {
         let stdin = io::stdin();
         let nanos = i64::from(within.subsec_nanos());
@@ -100,7 +100,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that has gone needs nothing.
+        // If the terminal has gone, nothing needs to be restored.
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.former);
         let mut out = io::stdout().lock();
         let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());

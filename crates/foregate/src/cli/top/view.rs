@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::moment::{Moments, TrafficRow, percentile};
 use super::terminal::TerminalKey;
 
-/// Rows of a part where several are shown.
+/// The most rows of a part if several parts are shown.
 const FEW: usize = 5;
-/// Characters of a filter.
+/// The longest filter, in characters.
 const FILTER: usize = 60;
 
 /// The parts that can be shown.
@@ -56,17 +56,17 @@ pub(super) struct TopView {
     pub(super) part: TopPart,
     pub(super) order: RowOrder,
     pub(super) filter: String,
-    /// A filter is being typed.
+    /// True while a filter is being typed.
     pub(super) is_typing: bool,
     pub(super) has_help: bool,
     pub(super) paused: bool,
     pub(super) colour: bool,
-    /// Why there are no figures any more.
+    /// Why no more figures arrive; `None` while they do.
     pub(super) lost: Option<String>,
 }
 
 impl TopView {
-    /// Follows a key. False: the end.
+    /// Applies a key; returns false if it quits.
     pub(super) fn press(&mut self, key: TerminalKey) -> bool {
         if self.is_typing {
             match key {
@@ -113,13 +113,13 @@ impl TopView {
     }
 }
 
-/// The next of these, in a circle.
+/// The choice after `present`; the first one follows the last.
 fn after<T: Copy + PartialEq>(all: &[(T, &str)], present: T) -> T {
     let next = all.iter().position(|(one, _)| *one == present).map_or(0, |at| (at + 1) % all.len());
     all.get(next).map_or(present, |(one, _)| *one)
 }
 
-/// The lines for a screen of this size; without `rows`, all of them.
+/// The lines for a screen of this size; all lines if `rows` is `None`.
 pub(super) fn frame(view: &TopView, moments: &Moments, columns: usize, rows: Option<usize>) -> Vec<String> {
     let mut lines = head(moments);
     if rows.is_some() {
@@ -160,7 +160,7 @@ const HELP: [&str; 8] = [
     "Rates and percentiles are of the last ten seconds.",
 ];
 
-/// The line of choices.
+/// The line that shows the operator's choices.
 fn bar(view: &TopView) -> String {
     let parts: Vec<String> = PARTS
         .iter()
@@ -254,7 +254,7 @@ fn head(moments: &Moments) -> Vec<String> {
     ]
 }
 
-/// The parts to show, each with its title, and its lines with the names of columns first.
+/// The parts to show. Each has a title and lines; the first line has the names of the columns.
 fn parts(view: &TopView, moments: &Moments) -> Vec<(String, Vec<String>)> {
     let wants = |part: TopPart| view.part == part || view.part == TopPart::All;
     let mut parts = Vec::new();
@@ -379,7 +379,7 @@ fn steps(view: &TopView, now: &Value) -> Vec<String> {
     lines
 }
 
-/// The text without characters that would move the cursor: peers chose parts of it.
+/// The text without control characters, because peers chose parts of it and could move the cursor.
 fn clean(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '?' } else { character }).collect()
 }
@@ -392,7 +392,7 @@ fn cut(line: &str, columns: usize) -> String {
 }
 
 fn count(value: f64) -> String {
-    // The sum of nothing is -0.
+    // The sum of no floating-point numbers is -0.
     let value = value + 0.0;
     match value {
         ..10.0 if value.fract() != 0.0 => format!("{value:.1}"),

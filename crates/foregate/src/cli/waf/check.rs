@@ -24,18 +24,18 @@ pub(in super::super) struct WafCheck {
 #[derive(Debug, Serialize)]
 struct RuleCounts<'s> {
     ok: bool,
-    /// `SecRuleEngine`; `None` if no directive says it.
+    /// The value of `SecRuleEngine`; `None` if no directive sets it.
     engine: Option<&'static str>,
-    /// `SecComponentSignature`.
+    /// The values of `SecComponentSignature`.
     components: &'s [Box<str>],
     rules: usize,
-    /// Rules that are chained to others.
+    /// The number of rules that are chained to another rule.
     chained: usize,
-    /// Rules by the phase in which they run.
+    /// The number of rules for each phase.
     by_phase: BTreeMap<u8, usize>,
-    /// Rules by the paranoia level that their tag says.
+    /// The number of rules for each paranoia level, which a rule's tag states.
     by_paranoia: BTreeMap<String, usize>,
-    /// Rules that have none.
+    /// The number of rules without a paranoia level.
     without_paranoia: usize,
     warnings: Vec<ProblemReport<'s>>,
 }

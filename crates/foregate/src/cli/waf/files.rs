@@ -5,7 +5,7 @@ use std::path::Path;
 
 use foregate_waf::seclang::Files;
 
-/// The files of this machine.
+/// Access to the files of this machine.
 pub(super) struct Disk;
 
 impl Files for Disk {
@@ -24,7 +24,7 @@ impl Files for Disk {
     }
 }
 
-/// All of a file, if it has no more than `limit` bytes.
+/// The content of a file. A file with more than `limit` bytes is an error.
 pub(super) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
     let file = foregate_config::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();

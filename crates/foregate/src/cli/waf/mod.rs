@@ -41,7 +41,7 @@ impl Waf {
     }
 }
 
-/// A problem for machines, as those of configuration files are shown.
+/// A problem in JSON, in the same form as the problems of configuration files.
 #[derive(Debug, Serialize)]
 struct ProblemReport<'p> {
     file: &'p str,
@@ -63,12 +63,12 @@ impl<'p> From<&'p Problem> for ProblemReport<'p> {
     }
 }
 
-/// The rules in these files, in this order; or the exit code, after errors were shown.
+/// Loads the rules in these files, in this order. On errors, they are shown and the exit code is returned.
 fn rules(files: &[String], json: bool) -> Result<RuleSet, Outcome> {
     load_sources(&files.iter().map(Source::files).collect::<Vec<_>>(), json)
 }
 
-/// The rules of sources of any kind.
+/// Loads the rules of any sources, with the same errors as [`rules`].
 fn load_sources(sources: &[Source], json: bool) -> Result<RuleSet, Outcome> {
     load(sources, &mut files::Disk).map_err(|errors| {
         if json {
@@ -81,7 +81,7 @@ fn load_sources(sources: &[Source], json: bool) -> Result<RuleSet, Outcome> {
     })
 }
 
-/// One line for one problem.
+/// Formats a problem as one line.
 fn line(kind: &str, problem: &Problem) -> String {
     let help = problem.suggestion.iter().map(|help| format!("\n    {help}")).collect::<String>();
     format!("{}: {kind}: {}{help}", problem.place, problem.message)

@@ -18,9 +18,9 @@ use crate::config::schema::ACCESS_LOG;
 /// The formats with a name.
 const FORMATS: [(&str, LineFormat); 3] =
     [("json", LineFormat::Json), ("combined", LineFormat::Combined), ("common", LineFormat::Common)];
-/// The files that are kept beside the present one.
+/// The default number of rotated files that are kept.
 const KEPT: u32 = 7;
-/// The longest age of a file.
+/// The longest `age` at which a file is rotated.
 const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
 /// The file that an access log is written to; `None` for another target.
@@ -31,7 +31,7 @@ pub(in crate::config) fn log_file(decoder: &mut Decoder<'_>, item: Item<'_>) -> 
     }
 }
 
-/// An access log; `None` where a problem was found.
+/// Reads an `access-log`; `None` if a problem was found.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -136,7 +136,7 @@ fn read_target(value: &Value<'_>, item: Item<'_>) -> Result<LogTarget, Wrong> {
     Ok(LogTarget::Syslog { server, facility: SyslogFacility::default() })
 }
 
-/// A facility by its name.
+/// Reads the name of a syslog facility.
 fn facility(value: &Value<'_>) -> Result<SyslogFacility, Wrong> {
     let name = value::string(value)?;
     SyslogFacility::named(name).ok_or_else(|| {
@@ -151,7 +151,7 @@ fn facility(value: &Value<'_>) -> Result<SyslogFacility, Wrong> {
     })
 }
 
-/// The number of a field by its name.
+/// Reads the name of a log field, and returns the field's number.
 fn known(value: &Value<'_>) -> Result<usize, Wrong> {
     let name = value::string(value)?;
     let found = LOG_FIELDS.iter().position(|known| *known == name);
@@ -166,7 +166,7 @@ fn unknown<'n>(name: &str, names: impl Iterator<Item = &'n str> + Clone) -> Wron
     }
 }
 
-/// A format by its name, or a template with fields in braces.
+/// Reads a format: a name, or a template with fields in braces.
 fn format(value: &Value<'_>, added: &[&str]) -> Result<LineFormat, Wrong> {
     let text = value::string(value)?;
     if let Some((_, format)) = FORMATS.iter().find(|(name, _)| *name == text) {
@@ -208,7 +208,7 @@ fn format(value: &Value<'_>, added: &[&str]) -> Result<LineFormat, Wrong> {
     Ok(LineFormat::Template(parts))
 }
 
-/// The part of 2^64 that a share is; `None` for all.
+/// Reads a percentage and returns it as a fraction of 2^64; `None` for 100 %.
 fn share(value: &Value<'_>) -> Result<Option<u64>, Wrong> {
     let number = value::string(value)?.strip_suffix('%').and_then(|text| text.parse::<f64>().ok());
     match number.filter(|share| (0.0..=100.0).contains(share)) {
@@ -218,7 +218,7 @@ fn share(value: &Value<'_>) -> Result<Option<u64>, Wrong> {
     }
 }
 
-/// When a file is put aside.
+/// Reads `rotate`: when a log file is rotated.
 fn rotation(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Rotation> {
     let size = decoder.prop(item, "size", |value| value::size(value, 1024..=u64::MAX));
     let age = decoder.prop(item, "age", |value| value::duration(value, Duration::from_secs(1)..=LONGEST));

@@ -1,4 +1,4 @@
-//! `acme`, and the names that get certificates by themselves.
+//! `acme`, and the host names for which the proxy obtains certificates itself.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::config::schema::{ACME, Key, ON_DEMAND};
 /// Words for the issuer of certificates.
 const ISSUERS: &[(&str, IssuedBy)] = &[("auto", IssuedBy::Authorities), ("internal", IssuedBy::Internal)];
 
-/// The issuer that is meant.
+/// Reads the word for an issuer.
 pub(super) fn issuer(value: &value::Value<'_>) -> Result<IssuedBy, Wrong> {
     choose(value, ISSUERS).map_err(|wrong| {
         let words = || ISSUERS.iter().map(|(word, _)| *word);
@@ -42,27 +42,27 @@ const CHALLENGES: &[(&str, ChallengeKind)] = &[
     ("dns-01", ChallengeKind::Dns),
 ];
 
-/// The defaults of `on-demand { rate }`.
+/// The default of `on-demand { rate }`: the number of certificates, and the time.
 const RATE: (u32, Duration) = (10, Duration::from_secs(60));
 
 /// A site that may get certificates by itself: it, or a listener, asks for them, and it has none in files.
 pub(super) struct CertifiedSite {
     pub(super) hosts: Vec<HostPattern>,
     pub(super) place: Place,
-    /// The issuer that the site states itself.
+    /// The issuer in the site's own `tls`.
     pub(super) issuer: Option<IssuedBy>,
 }
 
-/// The settings of `acme`; its names come later.
+/// The settings of `acme`. The names of sites are added by [`finish`](Self::finish).
 pub(super) struct Acme {
     pub(super) automatic: Automatic,
     place: Option<Place>,
-    /// Where the challenges are stated, if they are.
+    /// The place of the key `challenges`, if there is one.
     challenges: Option<Place>,
 }
 
 impl Acme {
-    /// The block `acme`, or the defaults without one.
+    /// Reads the block `acme`; without a block, returns the defaults.
     pub(super) fn decode(decoder: &mut Decoder<'_>, item: Option<Item<'_>>) -> Self {
         let mut automatic = Automatic::new(default_storage());
         let Some(item) = item else { return Self { automatic, place: None, challenges: None } };
@@ -115,8 +115,9 @@ impl Acme {
         Self { automatic, place, challenges: stated_at }
     }
 
-    /// The certificates that the proxy obtains, with the names of all sites; `None` if there are none. `listener`: the issuer that a
-    /// listener states, for sites that state nothing; `in_clear`: whether a listener takes requests in the clear.
+    /// The certificates that the proxy obtains, with the names of all sites; `None` if there are none. `listener` is the
+    /// issuer in a listener's `tls`, which applies to sites without their own. `in_clear` is true if a listener accepts
+    /// requests without TLS.
     pub(super) fn finish(
         self,
         decoder: &mut Decoder<'_>,
@@ -158,7 +159,8 @@ impl Acme {
     }
 }
 
-/// Nobody can ask for the answer to HTTP-01.
+/// Handles a configuration without a listener for plain HTTP, on which HTTP-01 cannot be answered: drops that
+/// challenge, or warns if the file demands it alone.
 fn without_clear(decoder: &mut Decoder<'_>, automatic: &mut Automatic, stated: Option<Place>) {
     let others = automatic.challenges.iter().any(|kind| *kind != ChallengeKind::Http);
     if let (Some(place), false) = (stated, others) {
@@ -169,7 +171,7 @@ fn without_clear(decoder: &mut Decoder<'_>, automatic: &mut Automatic, stated: O
     }
 }
 
-/// The reason why a name gets no certificate.
+/// The obstacle because of which a name gets no certificate.
 struct Hindrance(Obstacle);
 
 fn hindrance(automatic: &Automatic, issuer: IssuedBy, name: &str) -> Option<Hindrance> {
@@ -177,7 +179,7 @@ fn hindrance(automatic: &Automatic, issuer: IssuedBy, name: &str) -> Option<Hind
         name,
         automatic.challenges.contains(&ChallengeKind::Dns) && automatic.publishes_records(name),
     )?;
-    // A private authority decides itself.
+    // A private authority may issue certificates for local names too.
     let is_private = automatic.authorities.iter().all(|authority| authority.roots.is_some());
     let is_fine = match (found, issuer) {
         (Obstacle::Any | Obstacle::Malformed, _) => false,
@@ -212,7 +214,7 @@ impl Hindrance {
         };
         let message = if self.0 == Obstacle::Any { reason.to_owned() } else { format!("`{name}` {reason}") };
         let problem = Problem::new(Some(site.place), message).help(help);
-        // Beside others, such as those of requests in the clear, it may be meant to have none.
+        // If only the listener asks for certificates, the name may be meant for plain HTTP alone, so this is a warning.
         if site.issuer.is_some() { decoder.push(problem) } else { decoder.warn(problem) }
     }
 }
@@ -321,12 +323,12 @@ fn on_demand(decoder: &mut Decoder<'_>, item: Item<'_>) -> OnDemand {
     on_demand
 }
 
-/// The folder of the block `acme`.
+/// The `storage` folder in the block `acme`.
 pub(in crate::config) fn storage(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<PathBuf> {
     Some(Acme::decode(decoder, Some(item)).automatic.storage)
 }
 
-/// The folder for certificates without `storage`: that of the service manager, of the system, or of the user.
+/// The folder for certificates if `storage` is not set: from the service manager, else of the system, else of the user.
 pub(in crate::config) fn default_storage() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(folders) = variable("STATE_DIRECTORY")
@@ -334,7 +336,8 @@ pub(in crate::config) fn default_storage() -> PathBuf {
     {
         return first;
     }
-    // A process that root has started may have changed to another user, and loads its configuration again.
+    // The process may have changed from root to another user. A reload must find the same folder, so write access counts
+    // too.
     let system = Path::new("/var/lib/foregate");
     if rustix::process::geteuid().is_root() || access(system, Access::WRITE_OK).is_ok() {
         return system.to_owned();

@@ -19,15 +19,15 @@ use crate::config::schema::{CACHE, CACHE_STORE};
 
 const MIB: u64 = 1 << 20;
 const ADDRESS_HELP: &str = "write the address of the storage, such as https://s3.eu-central-1.amazonaws.com";
-/// A folder of the cache is not smaller.
+/// The smallest size of the cache on disk.
 const SMALLEST_DISK: u64 = 16 * MIB;
-/// Lifetimes: up to ten years.
+/// The range of lifetimes: up to ten years.
 const LIFETIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24 * 3650);
 /// The name of this cache in Cache-Status.
 const NAME: &str = "foregate";
-/// The statuses of a `ttl` that names none.
+/// The statuses to which a `ttl` applies if it names none.
 const USUAL_STATUSES: [RangeInclusive<u16>; 2] = [200..=200, 301..=302];
-/// Characters of a token for purges: fewer could be guessed.
+/// The allowed length of a token for purges, in characters. A shorter one could be guessed.
 const TOKEN: RangeInclusive<usize> = 16..=256;
 
 const SET_COOKIE: &[(&str, SetCookie)] =
@@ -36,7 +36,7 @@ const SET_COOKIE: &[(&str, SetCookie)] =
 const ENGINES: &[(&str, EngineChoice)] =
     &[("auto", EngineChoice::Auto), ("threads", EngineChoice::Threads), ("io-uring", EngineChoice::IoUring)];
 
-/// The engine for reads of files.
+/// Reads the engine that reads the cache's files.
 pub(super) fn disk_engine(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -91,7 +91,7 @@ fn reserve(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<CacheReserve> {
     Some(reserve)
 }
 
-/// The address of a storage.
+/// Reads the address of an object storage.
 fn endpoint(value: &Value<'_>) -> Result<String, Wrong> {
     let text = value::string(value)?;
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
@@ -99,7 +99,7 @@ fn endpoint(value: &Value<'_>) -> Result<String, Wrong> {
     host.filter(|host| !host.is_empty()).map(|_| text.to_string()).ok_or_else(wrong)
 }
 
-/// Names that need no escapes in an address.
+/// Reads a name that needs no escapes in a URL.
 fn object_name(value: &Value<'_>) -> Result<String, Wrong> {
     let text = value::string(value)?;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
@@ -133,14 +133,14 @@ pub(super) struct SiteCache {
 }
 
 impl SiteCache {
-    /// Reads it.
+    /// Reads the site's `cache`.
     pub(super) fn read(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, refers: References<'_, '_>) {
         let (modules, shield, known) = refers;
         self.place = Some(item.place());
         self.cache = read(decoder, item, modules, shield).of_site().shared(known);
     }
 
-    /// Warns if no route inherits it.
+    /// Warns if no route inherits the site's cache.
     pub(super) fn warn(&self, decoder: &mut Decoder<'_>, routes: &[Item<'_>]) {
         let takes = |route: &Item<'_>| {
             let has = |name| route.children().iter().any(|child| child.node.name() == name);
@@ -153,7 +153,7 @@ impl SiteCache {
         }
     }
 
-    /// The cache of a route, whose own `cache` stands there.
+    /// The cache of a route: its own `cache` at the given place, else that of the site.
     pub(super) fn of_route(
         &self,
         decoder: &mut Decoder<'_>,
@@ -246,7 +246,7 @@ fn seconds(value: &Value<'_>) -> Result<u64, Wrong> {
     Ok(value::duration(value, LIFETIMES)?.as_secs())
 }
 
-/// The number of the condition of a `ttl`, which is put after the others.
+/// Adds the condition of a `ttl` to the others, and returns its number.
 fn ttl_condition(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -263,7 +263,7 @@ fn ttl_condition(
     number
 }
 
-/// One lifetime, or several where it names no status.
+/// Reads a `ttl`: one lifetime, or one for each of the usual statuses if it names no status.
 fn ttl(decoder: &mut Decoder<'_>, item: Item<'_>, condition: Option<u8>) -> Vec<StatusLifetime> {
     let arguments = item.node.entries().filter(|entry| entry.key().is_none()).count();
     let statuses = match arguments {
@@ -279,7 +279,7 @@ fn ttl(decoder: &mut Decoder<'_>, item: Item<'_>, condition: Option<u8>) -> Vec<
         .collect()
 }
 
-/// `200`, `2xx` or `200-299`.
+/// Reads statuses: `200`, `2xx` or `200-299`.
 fn statuses(value: &Value<'_>) -> Result<RangeInclusive<u16>, Wrong> {
     let wrong = || {
         Wrong::new("expected a status from 200 to 599, a class of them, or a range")
@@ -315,7 +315,7 @@ fn parameters(decoder: &mut Decoder<'_>, item: Item<'_>) -> Parameters {
     }
 }
 
-/// Names of parameters, between commas.
+/// Reads names of query parameters, separated by commas.
 fn names(value: &Value<'_>) -> Result<Vec<String>, Wrong> {
     let names = value::string(value)?.split(',').map(str::trim).filter(|name| !name.is_empty());
     Ok(names.map(str::to_owned).collect())
@@ -338,7 +338,7 @@ fn extensions(decoder: &mut Decoder<'_>, item: Item<'_>) -> ExtensionRule {
     rule
 }
 
-/// The name of a field.
+/// Reads the name of a header field.
 fn field_name(value: &Value<'_>) -> Result<String, Wrong> {
     let text = value::string(value)?;
     let is_token =

@@ -11,7 +11,7 @@ use foregate_proxy::settings::{Compare, CompareMode, CompareSamples, SHARE_WHOLE
 use super::fallback::share;
 use super::names::UpstreamNames;
 
-/// The most of a body that may be compared by its contents.
+/// The upper bound for the bytes of a body that are compared.
 const BODY_MOST: u64 = 16 << 20;
 /// The longest that samples may be kept: ten years.
 const KEEP_MOST: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -102,7 +102,7 @@ pub(super) fn samples(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Arc<C
     Some(Arc::new(samples))
 }
 
-/// The samples of a configuration without that key.
+/// The settings for samples if the configuration has no `compare-samples`.
 pub(super) fn default_samples() -> Arc<CompareSamples> {
     Arc::new(CompareSamples::in_folder(super::default_storage().join("compare")))
 }

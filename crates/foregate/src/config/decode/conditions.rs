@@ -1,4 +1,4 @@
-//! The conditions of routes beside their paths, and the listeners of sites.
+//! The conditions of routes in addition to their paths, and the listeners of sites.
 
 use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Problem};
@@ -12,7 +12,7 @@ use super::upstream::is_token;
 /// The properties that are conditions, in the order in which they are shown.
 const CONDITIONS: [&str; 7] = ["method", "header", "query", "cookie", "port", "listener", "when"];
 
-/// Makes an expression of the value of a property.
+/// A function that turns the value of a property into an expression.
 type Read = fn(&Value<'_>) -> Result<String, Wrong>;
 
 /// Returns true if a route has conditions.
@@ -20,7 +20,7 @@ pub(super) fn are_there(item: &Item<'_>) -> bool {
     item.node.entries().any(|entry| entry.key().is_some_and(|name| CONDITIONS.contains(&name)))
 }
 
-/// The conditions of a route: none, or `None` where a problem was found.
+/// Reads the conditions of a route, which may be empty; `None` if a problem was found.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -83,7 +83,7 @@ pub(super) fn listeners(
     decoder.read_all(item, |value| known(value, item, listeners)).into_iter().flatten().collect()
 }
 
-/// The conditions as they are written.
+/// The conditions as they are written in the file.
 fn shown(item: Item<'_>) -> String {
     let text = |name: &&str| {
         let entry = item.node.entries().find(|entry| entry.key() == Some(*name))?;
@@ -92,7 +92,7 @@ fn shown(item: Item<'_>) -> String {
     CONDITIONS.iter().filter_map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// The listeners that an address stands for: two for `:PORT`.
+/// The addresses of the listeners for which a text stands: two for `:PORT`.
 fn known(value: &Value<'_>, item: Item<'_>, listeners: &[Listen]) -> Result<Vec<ListenAddress>, Wrong> {
     let addresses = addresses(value, item.base())?;
     let has = |address: &ListenAddress| listeners.iter().any(|listen| listen.address == *address);
@@ -107,9 +107,9 @@ fn known(value: &Value<'_>, item: Item<'_>, listeners: &[Listen]) -> Result<Vec<
     })
 }
 
-/// Tells of a method that is probably mistyped: any token is a method.
+/// Warns about a method that is probably mistyped. It is no error, because any token is a valid method.
 fn warn_of_methods(decoder: &mut Decoder<'_>, item: Item<'_>) {
-    /// Methods of HTTP, WebDAV and caches.
+    /// The known methods: of HTTP, WebDAV and caches.
     const KNOWN: [&str; 20] = [
         "GET",
         "HEAD",
@@ -146,7 +146,7 @@ fn warn_of_methods(decoder: &mut Decoder<'_>, item: Item<'_>) {
 fn warn_of_port(decoder: &mut Decoder<'_>, item: Item<'_>, port: Option<u16>, listeners: &[Listen]) {
     let Some(port) = port else { return };
     let may_have = |listen: &Listen| match listen.address {
-        // The header tells of any port.
+        // A PROXY header may state any port as the one to which the client connected.
         _ if !listen.proxy_protocol_from.is_empty() => true,
         ListenAddress::Tcp(address) => matches!(address.port(), 0) || address.port() == port,
         ListenAddress::Unix(_) => false,
@@ -160,8 +160,8 @@ fn warn_of_port(decoder: &mut Decoder<'_>, item: Item<'_>, port: Option<u16>, li
     }
 }
 
-/// The expression of a key that is read before the route is known, which cannot know what modules
-/// find out.
+/// Reads the `when` of a key that is decided before the route is known. It cannot use the client's address or the
+/// values of modules, which are found out later.
 pub(super) fn condition_of(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -188,7 +188,7 @@ fn methods(text: &str) -> Result<String, Wrong> {
     Ok(format!("http.request.method in {{{}}}", quoted.join(" ")))
 }
 
-/// Methods, separated by blanks.
+/// Splits a list of methods, which are separated by blanks.
 pub(super) fn method_list(text: &str) -> Result<Vec<&str>, Wrong> {
     let methods: Vec<&str> = text.split([' ', ',']).filter(|method| !method.is_empty()).collect();
     if methods.is_empty() || !methods.iter().all(|method| is_token(method)) {
@@ -201,7 +201,7 @@ pub(super) fn method_list(text: &str) -> Result<Vec<&str>, Wrong> {
     Ok(methods)
 }
 
-/// The name in lower case, as fields have them in expressions.
+/// The name in lower case, which expressions use for header fields.
 fn lower_name(text: &str) -> String {
     match text.split_once('=') {
         Some((name, value)) => format!("{}={value}", name.to_ascii_lowercase()),
@@ -209,7 +209,7 @@ fn lower_name(text: &str) -> String {
     }
 }
 
-/// That a map has a name, or a value under it.
+/// The expression for `NAME` or `NAME=VALUE`: the map has the name, or has the value under this name.
 fn of_map(map: &str, text: &str) -> Result<String, Wrong> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -229,7 +229,7 @@ fn of_map(map: &str, text: &str) -> Result<String, Wrong> {
     })
 }
 
-/// A text as expressions have it.
+/// A text as a quoted string of the expression language.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {

@@ -11,7 +11,7 @@ use super::sockets::{socket_address, socket_path};
 use super::writable;
 use crate::config::schema::DASHBOARD;
 
-/// The dashboard; `None` where a problem was found.
+/// Reads `dashboard`; `None` if a problem was found.
 pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<DashboardSettings> {
     let address = decoder.read(item, 0, |value| address(value, item));
     let (mut password, mut allow_changes, mut is_wrong) = (None, false, false);

@@ -14,13 +14,13 @@ use crate::config::schema::Key;
 
 /// The default `wait` of `dns-hook` and `dns-update`.
 pub(super) const DNS_WAIT: Duration = Duration::from_secs(10);
-/// Its limit.
+/// The upper limit of this `wait`.
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 /// The port of nameservers.
 const PORT: u16 = 53;
 const ALGORITHMS: [KeyAlgorithm; 3] = [KeyAlgorithm::Sha256, KeyAlgorithm::Sha384, KeyAlgorithm::Sha512];
 
-/// A zone with dynamic updates; `None` where a problem was found.
+/// Reads a zone with dynamic updates; `None` if a problem was found.
 pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, table: &'static Key) -> Option<DnsUpdate> {
     let server = decoder.read(item, 0, server);
     let zone = decoder.prop(item, "zone", name);
@@ -49,7 +49,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, table: &'static 
     Some(DnsUpdate { server: server?, zone: zone?, key, wait: wait.unwrap_or(DNS_WAIT) })
 }
 
-/// `HOST`, `HOST:PORT`, or an address.
+/// Reads a server: `HOST`, `HOST:PORT`, or an address.
 fn server(value: &Value<'_>) -> Result<(Box<str>, u16), Wrong> {
     let text = value::string(value)?;
     if let Some(address) = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0) {
@@ -85,7 +85,7 @@ fn is_name(text: &str) -> bool {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
-    // Room for `_acme-challenge.` and for the length in front of each label.
+    // A name on the wire has at most 255 bytes. 230 leave room for `_acme-challenge.` and the lengths of labels.
     text.len() <= 230 && text.strip_suffix('.').unwrap_or(text).split('.').all(is_label)
 }
 

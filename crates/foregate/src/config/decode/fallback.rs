@@ -10,7 +10,7 @@ use foregate_proxy::settings::{Fallback, PassedNames, RouteConditions, SHARE_WHO
 use super::conditions::condition_of;
 use super::names::UpstreamNames;
 
-/// Reads those at the top of the file: one for requests, and any number for connections.
+/// Reads the `fallback` keys at the top of the file: at most one for requests, and any number for connections.
 pub(super) fn of_all(
     decoder: &mut Decoder<'_>,
     items: &[Item<'_>],
@@ -41,7 +41,7 @@ pub(super) fn of_all(
     (fallback, passed)
 }
 
-/// A `fallback` of TLS connections.
+/// Reads a `fallback` for TLS connections.
 fn of_connections(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -77,7 +77,7 @@ fn of_connections(
     Some(PassedNames { names, upstream })
 }
 
-/// Reads a `fallback`; `None` where a problem was found.
+/// Reads a `fallback`; `None` if a problem was found.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -127,7 +127,7 @@ pub(super) fn decode(
     whole.then(|| Arc::new(fallback))
 }
 
-/// Unknown hosts, and unknown routes.
+/// Reads `on`. The results are true if the fallback gets requests for unknown hosts, and for unknown routes.
 fn on(value: &Value<'_>) -> Result<(bool, bool), Wrong> {
     let (mut host, mut route) = (false, false);
     for word in value::string(value)?.split([' ', ',']).filter(|word| !word.is_empty()) {

@@ -19,10 +19,10 @@ const LINKS: &[(&str, FollowLinks)] =
 const CODINGS: &[(&str, ContentCoding)] =
     &[("br", ContentCoding::Brotli), ("zstd", ContentCoding::Zstd), ("gzip", ContentCoding::Gzip)];
 
-/// The longest lifetime in a cache: RFC 9111, section 1.2.2, has a little more than twice as much.
+/// The longest lifetime in a cache: ten years, which is within the range of RFC 9111, section 1.2.2.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 10);
 
-/// The folder, which must be there if it is looked into.
+/// Reads `files`. With `inspect`, the folder must exist.
 pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<Arc<Files>> {
     let folder = decoder.read(item, 0, |value| folder(value, item.base(), inspect));
     let mut rules = Rules::default();

@@ -1,4 +1,4 @@
-//! Valid settings without effect in their place, reported as warnings.
+//! Warnings about valid settings that have no effect at their place.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use foregate_module::{Entry, Filter, Pipeline};
 use foregate_modules::expressions::COUNTRY_VALUE;
 use foregate_proxy::routing::PathPattern;
 
-/// Keys that only serve others, with the values or keys that they serve, and the text of the warning.
+/// Keys that need another key or a value to have an effect, with that key or value, and its name in the warning.
 const COMPANIONS: &[(&str, &str, &str)] = &[
     ("html", "html.features", "a feature, such as `html-links`"),
     ("html-email-script", "html-emails", "`html-emails`"),
 ];
 
-/// Paths that keys answer of themselves.
+/// Keys that answer a fixed path, with the path.
 const OWN_PATHS: &[(&str, &str)] = &[
     ("security-txt", "/.well-known/security.txt"),
     ("html-email-script", foregate_html::features::emails::SCRIPT_PATH),
@@ -22,11 +22,11 @@ const OWN_PATHS: &[(&str, &str)] = &[
 /// The keys of modules seen so far.
 pub(super) struct Idle<'p> {
     pipeline: &'p Pipeline,
-    /// The place of each key's first node, by the key's number.
+    /// The name and the place of each key's first node, indexed by the key's number.
     first: Vec<Option<(&'static str, Place)>>,
-    /// The place in `access` that needs the country.
+    /// The place of the first `access` that needs the client's country.
     asks_country: Option<Place>,
-    /// Responses that another one of the same block replaces, with their paths.
+    /// The `answer` nodes that a later one in the same block replaces, with their paths.
     replaced: Vec<(Place, String)>,
     firewall: Firewall,
 }
@@ -34,9 +34,10 @@ pub(super) struct Idle<'p> {
 /// The use of the firewall's results in rules.
 #[derive(Default)]
 struct Firewall {
-    /// Rules that end requests by their score, and ignore the firewall's other refusals.
+    /// The rules that end requests by the firewall's score.
     by_score: Vec<Place>,
-    /// Something else sees to that: a rule that reads it, or a firewall that blocks.
+    /// Set if something also acts on the firewall's refusals without a score: a rule that reads them, or a `waf` that
+    /// blocks.
     otherwise: bool,
 }
 
@@ -44,7 +45,7 @@ impl Firewall {
     fn see(&mut self, item: Item<'_>) {
         let text = |name| item.node.entries().find(|entry| entry.key() == name).map(|entry| entry.text());
         match item.node.name() {
-            // The value of a reference is unknown here.
+            // The value of a reference such as `${env:NAME}` is unknown here.
             "waf" => self.otherwise |= text(Some("mode")).is_some_and(|mode| mode != "detect"),
             "rule" => {
                 let expression = text(None).unwrap_or_default();
@@ -76,7 +77,7 @@ impl<'p> Idle<'p> {
         Self { pipeline, first, asks_country: None, replaced, firewall }
     }
 
-    /// Records the keys of one place.
+    /// Records the modules' keys of one block.
     pub(super) fn see(&mut self, nodes: &ModuleNodes<'_>) {
         let mut answers = HashMap::new();
         for (number, item) in nodes {
@@ -99,7 +100,7 @@ impl<'p> Idle<'p> {
         }
     }
 
-    /// Returns true if a key of this name is used, or one with steps that write a value of this name.
+    /// Returns true if the configuration uses a key with this name, or a key whose steps write a value with this name.
     fn has(&self, name: &str) -> bool {
         let writes = |key: &str| {
             let steps = self.pipeline.named(key);
@@ -149,7 +150,7 @@ impl<'p> Idle<'p> {
         }
     }
 
-    /// Warns of keys in a route without an upstream if their steps only run with one.
+    /// Warns about keys in a route without an upstream, if their steps run only with an upstream.
     pub(super) fn without_upstream(&self, decoder: &mut Decoder<'_>, nodes: &[(usize, Item<'_>)]) {
         for (_, item) in nodes.iter().filter(|(_, item)| !turns_off(*item)) {
             let steps = self.pipeline.named(item.node.name());
@@ -168,7 +169,7 @@ fn is_of_country(item: Item<'_>) -> bool {
     item.children().iter().any(|child| child.node.entries().any(names))
 }
 
-/// Tells of keys that answer paths which none of these patterns takes, so that they are never asked.
+/// Warns about keys that answer a path which none of these patterns matches: no request reaches them.
 pub(super) fn paths(
     decoder: &mut Decoder<'_>,
     nodes: &[(usize, Item<'_>)],
@@ -185,11 +186,12 @@ pub(super) fn paths(
     }
 }
 
-/// Keys that keep clients out.
+/// The keys that refuse clients.
 const GUARDS: [&str; 4] = ["access", "basic-auth", "forward-auth", "jwt"];
 
-/// Warns of routes with `*` for one segment, which in other servers takes all: if they guard it and another route takes
-/// deeper paths without these guards, and if `/*` is the only pattern for paths at the top.
+/// Warns about routes with `*`, which matches one segment here, but everything in other servers. There are two cases:
+/// the route has a guard, and another route without a guard matches deeper paths; or no route but `/*` could match
+/// `/a/b`.
 pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], routes: &[Item<'_>]) {
     let guards = |route: &Item<'_>| {
         route.children().iter().any(|child| GUARDS.contains(&child.node.name()) && !turns_off(*child))
@@ -212,7 +214,7 @@ pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], r
     }
 }
 
-/// The path, or pattern of paths, that a key answers; `None` if the key answers no path of its own, or one that is unknown
+/// The path or pattern that a key answers; `None` if the key answers no path of its own, or a path that is unknown
 /// here.
 fn path_of<'t>(item: Item<'t>) -> Option<&'t str> {
     let name = item.node.name();
@@ -223,7 +225,7 @@ fn path_of<'t>(item: Item<'t>) -> Option<&'t str> {
         return None;
     }
     let text = item.node.entries().find(|entry| entry.key().is_none())?.text();
-    // The value of a reference is unknown here.
+    // The value of a reference such as `${env:NAME}` is unknown here.
     let path = text.find('/').and_then(|at| text.get(at..))?;
     (!text.contains("${")).then_some(path)
 }

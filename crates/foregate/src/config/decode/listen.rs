@@ -19,16 +19,16 @@ use foregate_config::value::{self, Value, Wrong};
 
 const ADDRESSES: &str = "write IP:PORT, [IPV6]:PORT, :PORT for all addresses, or unix:PATH";
 
-/// A TCP socket: its address, the place of the setting, if there is one, and whether it shares its port.
+/// A TCP socket: its address, the place of its setting, and true if it shares its port (SO_REUSEPORT).
 type Socket = (SocketAddr, Place, bool);
 
-/// All listeners as they are read.
+/// The listeners that are being read, and the addresses that they may conflict with.
 #[derive(Default)]
 pub(super) struct Listeners {
     list: Vec<Listen>,
     /// The place of each address.
     places: HashMap<ListenAddress, Place>,
-    /// Where metrics and the dashboard are served.
+    /// The addresses of metrics and the dashboard.
     aside: Vec<(SocketAddr, Place)>,
 }
 
@@ -47,7 +47,7 @@ impl Listeners {
         for address in addresses {
             if let Some(first) = self.places.insert(address.clone(), item.place()) {
                 let problem = Problem::new(Some(item.place()), "this address is listened on already");
-                // `:PORT` is two addresses, and one mistake.
+                // `:PORT` stands for two addresses, but a mistake in it is reported once.
                 if !std::mem::replace(&mut told, true) {
                     decoder.push(problem.also(first, "the first one"));
                 }
@@ -57,12 +57,12 @@ impl Listeners {
         }
     }
 
-    /// All listeners so far.
+    /// The listeners that have been read so far.
     pub(super) fn list(&self) -> &[Listen] {
         &self.list
     }
 
-    /// The admin socket is bound beside the listeners.
+    /// Checks that the admin socket has another path than all listeners.
     pub(super) fn admin(&self, decoder: &mut Decoder<'_>, path: PathBuf, place: Place) {
         if let Some(first) = self.places.get(&ListenAddress::Unix(path)) {
             let problem = Problem::new(Some(place), "a `listen` has this path already");
@@ -74,7 +74,7 @@ impl Listeners {
         self.aside.extend(address.map(|address| (address, item.place())));
     }
 
-    /// The dashboard has an address like any other.
+    /// Adds the dashboard's address, and checks that it does not conflict with other sockets.
     pub(super) fn dashboard(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -96,8 +96,8 @@ impl Listeners {
         }
     }
 
-    /// The listeners; conflicts that the system would refuse are problems.
-    /// With `inspect`, the places of sockets are checked.
+    /// Returns the listeners, and reports addresses that conflict, because the system would refuse to bind the second. With
+    /// `inspect`, the paths of Unix sockets are checked too.
     pub(super) fn finish(self, decoder: &mut Decoder<'_>, inspect: bool) -> Vec<Listen> {
         for listen in self.list.iter().filter(|_| inspect) {
             if let (ListenAddress::Unix(path), Some(place)) =
@@ -114,7 +114,7 @@ impl Listeners {
         };
         let mut all: Vec<_> = self.list.iter().filter_map(tcp).collect();
         all.extend(self.aside.iter().map(|(address, place)| (*address, *place, false)));
-        // By port and family: few share these, so that thousands of listeners are compared fast.
+        // Sockets are grouped by port and address family. A group is small, so thousands of listeners are compared fast.
         let mut known: HashMap<(u16, bool), Vec<Socket>> = HashMap::new();
         for (address, place, shared) in all {
             let others = known.entry((address.port(), address.is_ipv4())).or_default();
@@ -123,7 +123,7 @@ impl Listeners {
                     *other == address || other.ip().is_unspecified() || address.ip().is_unspecified();
                 overlap && !(shared && *other_shared)
             });
-            // Without a port, the kernel gives each socket its own.
+            // For port 0, the kernel chooses a different port for each socket.
             if address.port() != 0
                 && let Some((other, first, _)) = rival
             {
@@ -201,7 +201,7 @@ fn decode(
 }
 
 fn needs_certificate(decoder: &mut Decoder<'_>, item: Item<'_>) {
-    // One that was refused, or a word that is not known, was meant to be it.
+    // A refused certificate or an unknown key was probably meant as the certificate, and has been reported.
     let is_told = item.node.entries().next().is_some()
         || item
             .children()
@@ -231,7 +231,7 @@ pub(super) fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddr
     if let Some(path) = text.strip_prefix("unix:") {
         socket_path(base, path)?;
     }
-    // A socket of IPv6 takes no clients over IPv4, and cannot be bound to their addresses.
+    // An IPv6 listener accepts no IPv4 clients, and cannot be bound to an IPv4-mapped address.
     if let Ok(SocketAddr::V6(address)) = text.parse()
         && let Some(ip) = address.ip().to_ipv4_mapped()
     {
@@ -242,8 +242,8 @@ pub(super) fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddr
     listen_addresses(text, base).ok_or_else(|| help(Wrong::new("this is not an address to listen on")))
 }
 
-/// The addresses that a text stands for: two for `:PORT`, where the machine has IPv6, so that IPv4 clients keep
-/// their addresses whatever `net.ipv6.bindv6only` says.
+/// The addresses for which a text stands. `:PORT` stands for an IPv4 and an IPv6 address if the machine has IPv6, so
+/// that clients over IPv4 keep their addresses, whatever the value of `net.ipv6.bindv6only`.
 pub(in crate::config) fn listen_addresses(text: &str, base: &Path) -> Option<Vec<ListenAddress>> {
     if let Some(path) = text.strip_prefix("unix:") {
         return (!path.is_empty()).then(|| vec![ListenAddress::Unix(base.join(path))]);
@@ -251,7 +251,7 @@ pub(in crate::config) fn listen_addresses(text: &str, base: &Path) -> Option<Vec
     if let Some(port) = text.strip_prefix(':') {
         let port = port.parse().ok().filter(|_| port.bytes().all(|b| b.is_ascii_digit()))?;
         let mut addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))];
-        // Two sockets cannot share a port that the kernel has yet to choose.
+        // Port 0 gives one address only, because the kernel would choose a different port for each socket.
         if port != 0 && Path::new("/proc/self/net/if_inet6").exists() {
             addresses.push(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
         }

@@ -44,15 +44,15 @@ use self::names::UpstreamNames;
 use self::sockets::{socket_address, socket_path};
 use super::schema::ROOT;
 
-/// The settings of the tree. Errors are added to `problems`; the settings are complete only if there are none. With `inspect`,
-/// TLS files are read, and output paths are checked.
+/// Decodes the settings of the tree. Errors are added to `problems`; if there are any, the settings are incomplete.
+/// With `inspect`, TLS files are read and output paths are checked.
 pub(super) fn decode(
     tree: &Tree,
     pipeline: &Arc<Pipeline>,
     inspect: bool,
     problems: &mut Problems,
 ) -> Settings {
-    // A reload goes on with the old configuration, whatever a module does.
+    // If a module panics, a reload must fail and keep the old configuration.
     catch_unwind(AssertUnwindSafe(|| decode_all(tree, pipeline, inspect, problems))).unwrap_or_else(|_| {
         let message = "the program, or a module of it, panicked while it read the configuration";
         problems.push(
@@ -83,18 +83,18 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let mut decoder = Decoder::new(problems, &ROOT, keys);
     let mut settings = Settings::new(Arc::clone(pipeline));
     let (mut nodes, of_modules) = decoder.open_level(tree.roots(), &ROOT, None);
-    // Sites depend on the listeners, in any order.
+    // Sites depend on listeners, so they are decoded last, wherever they are in the file.
     nodes.sort_by_key(|(key, _)| key.name == "site");
     if nodes.iter().all(|(key, _)| key.name != "site" && key.name != "fallback") {
         warn_without_site(&mut decoder);
     }
-    // Routes refer to upstreams by name, wherever these stand.
+    // Routes refer to upstreams by name, so all upstreams are decoded first.
     let mut upstreams = decode_upstreams(&mut decoder, &nodes, &mut inspection);
     let mut files = Files::default();
     let items: Vec<_> = nodes.iter().filter(|(key, _)| key.name == "list").map(|(_, item)| *item).collect();
     let lists = lists::decode(&mut decoder, &items, &mut files);
     let expressions = Compiler::new(pipeline, lists).map_err(|error| {
-        // A mistake in the program, not in the file.
+        // This is a mistake in the program, not in the configuration.
         decoder.push(Problem::new(None, format!("the modules of this program do not fit together: {error}")));
     });
     let Ok(expressions) = expressions else { return settings };
@@ -171,7 +171,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     }
     settings.logs.extend(logs.into_iter().map(|(path, _)| path));
     settings.watched.extend(inspection.into_watched());
-    // Equal configurations watch equal lists.
+    // Sorted, so that equal configurations have equal lists.
     settings.watched.sort_unstable();
     settings.watched.dedup();
     if let Some(export) = export {
@@ -188,8 +188,8 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     settings
 }
 
-/// Warns of redirects to HTTPS without a listener that accepts TLS. There is no warning with `trusted-proxies` or the PROXY protocol, since the proxy
-/// in front may accept TLS.
+/// Warns about redirects to HTTPS without a listener that accepts TLS. There is no warning with `trusted-proxies` or
+/// the PROXY protocol, because the proxy in front may accept TLS.
 fn warn_of_redirects(decoder: &mut Decoder<'_>, tree: &Tree) {
     let roots = tree.roots();
     let has = |items: &[Item<'_>], name: &str| items.iter().any(|item| item.node.name() == name);
@@ -213,7 +213,7 @@ fn warn_of_redirects(decoder: &mut Decoder<'_>, tree: &Tree) {
     }
 }
 
-/// Tells of redirects to port 443 where other ports alone accept TLS. A port that is written is meant.
+/// Warns about redirects to HTTPS that name no port, and so lead to port 443, if only other ports accept TLS.
 fn warn_of_redirect_ports(decoder: &mut Decoder<'_>, tree: &Tree, settings: &Settings) {
     let ports: Vec<u16> = settings
         .listeners
@@ -239,7 +239,7 @@ fn warn_of_redirect_ports(decoder: &mut Decoder<'_>, tree: &Tree, settings: &Set
     }
 }
 
-/// Reads `trace-export`, and inspects the authorities of its receiver.
+/// Reads `trace-export`, and inspects the file with the authorities for its receiver.
 fn read_export(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -258,7 +258,7 @@ fn warn_without_site(decoder: &mut Decoder<'_>) {
     decoder.warn(problem.help("add `site \"*\" { route \"/**\" { proxy \"UPSTREAM\" } }`"));
 }
 
-/// A key of the top of the file that is about the process, and refers to no other.
+/// Reads a key at the top of the file that is about the process and does not depend on other keys.
 fn decode_of_process(
     decoder: &mut Decoder<'_>,
     name: &str,
@@ -312,7 +312,7 @@ fn decode_of_process(
     }
 }
 
-/// `unix:` may stand before the path, as it must where an address could also be one of TCP.
+/// Reads `admin`. The path may begin with `unix:`, which other keys require to distinguish it from a TCP address.
 pub(super) fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
     let path = decoder.read(item, 0, |v| {
         let text = value::string(v)?;

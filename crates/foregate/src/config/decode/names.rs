@@ -15,18 +15,19 @@ use foregate_rules::nearest;
 pub(super) struct UpstreamNames {
     pub(super) list: Vec<Arc<UpstreamSettings>>,
     pub(super) by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
-    /// By index, whether anything names it.
+    /// For each upstream, by its index, true if anything refers to it.
     pub(super) used: Vec<Cell<bool>>,
-    /// The upstreams that are asked instead of others: the index of the other, the name, and where that stands.
+    /// The upstreams that a `retry` asks instead of the first: the index of the first one, the name of the other, its
+    /// place.
     pub(super) elsewhere: Vec<(usize, Arc<str>, Place)>,
-    /// Edges from upstreams to the upstreams that are asked instead, by index.
+    /// The same as a graph: pairs of indexes, from an upstream to the one that is asked instead.
     pub(super) ways: Vec<(usize, usize)>,
-    /// Some may stand in files that are missing.
+    /// Set if a file is missing that may define more upstreams.
     pub(super) incomplete: bool,
 }
 
 impl UpstreamNames {
-    /// Warns about upstreams that nothing names.
+    /// Warns about upstreams to which nothing refers.
     pub(super) fn warn(&self, decoder: &mut Decoder<'_>) {
         for (index, place) in self.by_name.values() {
             if self.used.get(*index).is_some_and(|used| !used.get()) {
@@ -42,7 +43,7 @@ impl foregate_config::Upstreams for UpstreamNames {
             self.used.get(*index).inspect(|used| used.set(true));
             return Ok(UpstreamId(*index as u32));
         }
-        // A configuration that misses a file is refused, whatever this stands for.
+        // The missing file may define this name. The configuration is refused anyway, so no further error is needed.
         if self.incomplete {
             return Ok(UpstreamId(0));
         }

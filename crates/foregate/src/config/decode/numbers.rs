@@ -13,10 +13,10 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 
-/// Any positive time that makes sense to wait.
+/// The range of a timeout: any positive time that makes sense.
 pub(super) const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=LONGEST;
 
-/// The same, or not at all.
+/// The range of a timeout that may also be zero.
 pub(super) const TIMES_AND_NONE: RangeInclusive<Duration> = Duration::ZERO..=LONGEST;
 
 const LONGEST: Duration = Duration::from_hours(24 * 365);
@@ -104,7 +104,7 @@ pub(super) fn timeouts(decoder: &mut Decoder<'_>, item: Item<'_>, timeouts: &mut
     }
 }
 
-/// Stores a value that was understood. Its range was chosen to fit the field.
+/// Stores a value in a field of the settings, if it was read. The range of each key fits its field.
 pub(super) fn set<T, N: TryInto<T>>(field: &mut T, value: Option<N>) {
     if let Some(value) = value.and_then(|value| value.try_into().ok()) {
         *field = value;

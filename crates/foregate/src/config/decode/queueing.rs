@@ -8,13 +8,13 @@ use foregate_proxy::settings::RequestLimit;
 
 use super::numbers::TIMES;
 
-/// How long a request waits by default.
+/// The default of the queue's `timeout`.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The least adaptive limit by default.
+/// The default of the least value of an adaptive limit.
 const LEAST: usize = 4;
 
-/// The two keys as they are read.
+/// The values of the two keys as they are read.
 #[derive(Default)]
 pub(super) struct Queueing {
     requests: Option<usize>,
@@ -53,7 +53,7 @@ impl Queueing {
         self.queue = length.map(|length| (length as usize, timeout, item.place()));
     }
 
-    /// The bound, if there is one. A queue alone has nothing to wait for.
+    /// The limit on requests, if `requests` is set. A `queue` without `requests` is an error, because nothing fills it.
     pub(super) fn finish(self, decoder: &mut Decoder<'_>) -> Option<RequestLimit> {
         let (queue, timeout) = self.queue.map_or((0, TIMEOUT), |(length, timeout, _)| (length, timeout));
         if let (None, Some((_, _, place)), false) = (self.requests, self.queue, self.is_wrong) {

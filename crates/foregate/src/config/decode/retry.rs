@@ -15,7 +15,7 @@ use super::numbers::TIMES;
 use super::upstream::host;
 use crate::config::schema::{RETRY, RETRY_HEADERS};
 
-/// A rule, and the other upstream that it names, with the place of the name.
+/// Reads a rule. Also returns the other upstream that it names, if any, with the place of the name.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -73,8 +73,8 @@ pub(super) fn decode(
     (rule, upstream.map(|name| (name, place)))
 }
 
-/// Checks that the upstreams that are asked instead of others exist, and that none of them leads back to itself.
-/// Returns the ways from one to another.
+/// Checks that the other upstreams which `retry` rules name exist, and that the rules do not form a circle. Returns the
+/// graph: pairs of indexes, from an upstream to the one that is asked instead.
 pub(super) fn check(decoder: &mut Decoder<'_>, upstreams: &UpstreamNames) -> Vec<(usize, usize)> {
     let mut ways: Vec<(usize, usize)> = Vec::new();
     for (from, name, place) in &upstreams.elsewhere {
@@ -107,7 +107,8 @@ impl RouteRules {
         self.first.get_or_insert(item.place());
     }
 
-    /// The rules. They name upstreams that are there, and none leads back to `own`, the route's.
+    /// Returns the rules, after a check that the upstreams they name exist and do not lead back to `own`, the route's
+    /// upstream.
     pub(super) fn finish(
         self,
         decoder: &mut Decoder<'_>,
@@ -159,12 +160,12 @@ fn push_circle(
     );
 }
 
-/// The upstreams on the path from one to another.
+/// The upstreams on the path from `from` to `to`; `None` if there is no path.
 fn way(ways: &[(usize, usize)], from: usize, to: usize) -> Option<Vec<usize>> {
     if from == to {
         return Some(vec![to]);
     }
-    // There is no circle among these.
+    // The graph has no circle, so the recursion ends.
     let mut next = ways.iter().filter(|(start, _)| *start == from);
     next.find_map(|(_, end)| way(ways, *end, to)).map(|rest| [from].into_iter().chain(rest).collect())
 }
@@ -188,7 +189,8 @@ fn failures(text: &str) -> Result<RetryOn, Wrong> {
 const FAILURES: &str =
     "write `connect`, `reset`, `timeout` and statuses, such as \"connect reset timeout 502-504\"";
 
-/// A status, or a range of them. Words of other proxies are told how they are written here.
+/// Reads a status or a range of statuses. For a word from another proxy's syntax, the error says how it is written
+/// here.
 fn statuses(word: &str) -> Result<RangeInclusive<u16>, Wrong> {
     let instead = match word {
         "error" | "conn-failure" | "empty-response" | "connection-error" => Some("connect reset"),
@@ -249,7 +251,7 @@ fn edits(decoder: &mut Decoder<'_>, item: Item<'_>) -> Vec<Edit> {
     edits
 }
 
-/// A field that may be changed, without its value.
+/// Reads the name of a header field that may be changed.
 fn field(name: &str) -> Result<Field, Wrong> {
     if name.eq_ignore_ascii_case("host") {
         return Err(Wrong::new("`host` is no field here").help("write `host \"NAME\"` beside `headers`"));

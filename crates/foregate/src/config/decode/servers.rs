@@ -15,7 +15,7 @@ use super::numbers::{TIMES, TIMES_AND_NONE, set};
 use super::upstream::is_token;
 use crate::config::schema::{EJECT, Key};
 
-/// Bytes of a secret, at least.
+/// The shortest secret, in bytes.
 const SECRET_LEAST: usize = 16;
 
 /// The kinds of probes, by their names.
@@ -30,7 +30,8 @@ enum Kind {
     Grpc,
 }
 
-/// `server`, whose address is read already. The properties are read even where the address is wrong.
+/// Reads a `server` whose address has been read already. The properties are read even if the address is wrong, so that
+/// their errors are reported too.
 pub(super) fn server(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -107,7 +108,7 @@ pub(super) fn health(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Health
     Some(check)
 }
 
-/// Refuses properties and arguments that another kind of probe has.
+/// Refuses properties and arguments that only another kind of probe has.
 fn refuse_foreign(decoder: &mut Decoder<'_>, item: Item<'_>, kind: Kind) {
     for entry in item.node.entries() {
         let foreign = match (entry.key(), kind) {
@@ -139,7 +140,7 @@ fn method(value: &Value<'_>) -> Result<Box<str>, Wrong> {
     }
 }
 
-/// `"50%"` or `50`.
+/// Reads a percentage: `"50%"` or `50`.
 pub(super) fn percent(value: &Value<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
     let text = value.text.trim_end_matches('%');
     let number = text.parse::<u64>().ok().filter(|number| range.contains(number));
@@ -148,7 +149,7 @@ pub(super) fn percent(value: &Value<'_>, range: RangeInclusive<u64>) -> Result<u
     })
 }
 
-/// `"200-299 304"`: statuses and ranges of them, with spaces or commas between.
+/// Reads statuses and ranges, separated by spaces or commas, such as `"200-299 304"`.
 pub(super) fn statuses(value: &Value<'_>) -> Result<Statuses, Wrong> {
     let wrong = || {
         let wrong = Wrong::new("expected statuses from 100 to 599");
@@ -228,7 +229,7 @@ pub(super) struct Places {
     pub sticky: Option<Place>,
     pub health: Option<Place>,
     pub hedge: Option<Place>,
-    /// The first server.
+    /// The place of the first `server`.
     pub server: Option<Place>,
 }
 

@@ -12,21 +12,21 @@ use foregate_rules::nearest;
 
 use crate::config::schema::SHIELD;
 
-/// Characters of a secret: fewer could be guessed.
+/// The allowed length of a secret, in characters. A shorter one could be guessed.
 const SECRET: RangeInclusive<usize> = 16..=256;
-/// Nodes of a group.
+/// The most nodes in a group.
 const MOST_NODES: usize = 32;
 /// The time limit for connecting to another node. It is short, because the origin can be asked
 /// instead.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// The shield as it is read.
+/// The shield, as read from the file.
 #[derive(Default)]
 pub(super) struct ReadShield {
-    /// The name, which other keys use, and its place.
+    /// The name of the shield, by which other keys refer to it, and its place.
     name: Option<(Box<str>, Place)>,
     settings: Option<ShieldSettings>,
-    /// A part of the file is missing, which may have it.
+    /// Set if an included file is missing; it may define the shield.
     incomplete: bool,
 }
 
@@ -88,7 +88,7 @@ impl ReadShield {
         named.is_some()
     }
 
-    /// The settings, and the upstreams that lead to the other nodes.
+    /// Returns the settings, and the upstreams that lead to the other nodes.
     pub(super) fn finish(
         self,
         decoder: &mut Decoder<'_>,
@@ -124,7 +124,7 @@ fn name(value: &Value<'_>) -> Result<Box<str>, Wrong> {
     is_name.then(|| text.into()).ok_or_else(wrong)
 }
 
-/// `HOST:PORT`.
+/// Reads an address, `HOST:PORT`.
 fn address(value: &Value<'_>) -> Result<ServerAddress, Wrong> {
     let wrong = || Wrong::new("expected the address of a node, HOST:PORT").help("write \"10.0.0.1:7070\"");
     match value::string(value)?.parse() {

@@ -27,20 +27,20 @@ use super::{cache, compare, fallback, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
-/// The error for a route that looks like a regular expression, or matches the end of a path.
+/// The error for a route that looks like a regular expression, or like a pattern for the end of a path.
 const NO_EXPRESSION: &str = "a route is a path, `/a`, or all paths below one, `/a/**`; there are no regular expressions. \
      By its end a path is told in a rule: rule #\"ends_with(http.request.uri.path, \".php\")\"# { ... }";
 
-/// The treatment of paths that origins may read differently; true forwards them.
+/// The values of `ambiguous-paths`, for paths that origins may read differently; true forwards such paths.
 const AMBIGUOUS_PATHS: &[(&str, bool)] = &[("refuse", false), ("forward", true)];
-/// The apparent meaning of duplicate slashes in the pattern of a route.
+/// The treatment of paths with duplicate slashes, which decides about a route whose pattern has them.
 #[derive(Debug, Clone, Copy)]
 enum DuplicateSlashes {
-    /// Nothing: paths that are matched have none.
+    /// The slashes are merged before a path is matched, so such a pattern never matches.
     Merged,
-    /// Paths that are refused, since they would belong to another route without.
+    /// The paths are refused, because a server that merges slashes would take them for another route's paths.
     Refused,
-    /// Paths that have them.
+    /// The slashes are kept, and such a pattern matches paths with the same slashes.
     Matched,
 }
 
@@ -54,36 +54,36 @@ impl DuplicateSlashes {
     }
 }
 
-/// The treatment of duplicate slashes; true keeps them.
+/// The values of `slashes`, for duplicate slashes; true keeps them.
 const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
 
-/// All sites as they are read.
+/// The sites that are being read.
 pub(super) struct Sites<'u> {
     builder: SiteTableBuilder,
     upstreams: &'u UpstreamNames,
     modules: Modules<'u>,
     /// The keys of modules at the top of the file.
     top: Scope,
-    /// By the index of a site.
+    /// The place of each site, by its index.
     places: Vec<Place>,
     /// The places of `tls` in sites.
     tls: Vec<Place>,
-    /// Hosts that no certificate read so far has, and their sites.
+    /// The hosts that no certificate read so far covers, with the places of their sites.
     uncertified: Vec<(HostPattern, Place)>,
-    /// The certificates of each site.
+    /// The facts about certificates of each site.
     certified: Vec<CertifiedSite>,
     idle: Idle<'u>,
     /// The folders that routes serve.
     folders: Vec<Arc<Files>>,
     /// The access logs of sites.
     access_logs: Vec<AccessLogSettings>,
-    /// True if these must be there.
+    /// True if files and folders must exist and be accessible.
     inspect: bool,
     /// The `fallback` at the top of the file.
     fallback: Option<Arc<Fallback>>,
-    /// A site or a route has one.
+    /// Set if a site or a route has a `fallback`, or a `compare` in which the old proxy answers.
     falls_back: bool,
-    /// A site or a route has a `compare`.
+    /// Set if a site or a route has a `compare`.
     compares: bool,
     /// The first `compare mode="tap"`.
     tapped: Option<Place>,
@@ -137,12 +137,12 @@ impl<'u> Sites<'u> {
         self.shield = Some(shield);
     }
 
-    /// Returns true if a site or a route has a `fallback`.
+    /// Returns true if a site or a route has a `fallback`, or a `compare` in which the old proxy answers.
     pub(super) fn falls_back(&self) -> bool {
         self.falls_back
     }
 
-    /// In modes other than `shadow` the old proxy answers.
+    /// Records the mode of a `compare`. In modes other than `shadow` the old proxy answers, so they count as a `fallback`.
     fn see_mode(&mut self, compare: Option<&Compare>, item: Item<'_>) {
         self.falls_back |= compare.is_some_and(|compare| compare.mode != CompareMode::Shadow);
         if compare.is_some_and(|compare| compare.mode == CompareMode::Tap) {
@@ -170,8 +170,7 @@ impl<'u> Sites<'u> {
         std::mem::take(&mut self.access_logs)
     }
 
-    /// Warns of settings without effect. `secure`: a listener speaks TLS; `lists`: the nodes of
-    /// lists.
+    /// Warns about settings without effect. `secure` is true if a listener speaks TLS; `lists` has the nodes of lists.
     pub(super) fn warn(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -209,13 +208,12 @@ impl<'u> Sites<'u> {
         std::mem::replace(&mut self.idle, Idle::new(self.modules.pipeline())).tell(decoder, unwritten);
     }
 
-    /// The certificates of each site.
+    /// The facts about certificates of each site.
     pub(super) fn certified(&self) -> &[CertifiedSite] {
         &self.certified
     }
 
-    /// The sites, the files that were read for their modules, and the log files of these with the
-    /// first place of each.
+    /// Returns the sites, the files that their modules have read, and the modules' log files, each with its first place.
     pub(super) fn build(self) -> (SiteTable, Vec<PathBuf>, Vec<(PathBuf, Place)>) {
         let (files, logs) = self.modules.into_files();
         (self.builder.build(), files.into_watched(), logs)
@@ -379,7 +377,7 @@ impl<'u> Sites<'u> {
             let text = value::string(value)?;
             let pattern = self.builder.pattern(text).map_err(|error| {
                 let wrong = Wrong::new(format!("{error}"));
-                // The syntax of NGINX and others.
+                // These are patterns in the syntax of NGINX and other proxies.
                 if text.starts_with(['~', '^', '=', '*', '@', '.']) || text.contains("*.") {
                     wrong.help(NO_EXPRESSION)
                 } else if self.builder.pattern(&format!("/{text}")).is_ok() {
@@ -452,11 +450,11 @@ impl<'u> Sites<'u> {
             }
         }
         let action = match (&fallback, actions.is_empty()) {
-            // The whole route is the old proxy's.
+            // All requests of the route fall back, so it needs no action of its own.
             (Some(fallback), true) if fallback.share.is_none() && fallback.when.is_none() => {
                 Some(Action::Proxy(fallback.upstream))
             }
-            // A problem was found in it.
+            // The `fallback` has an error, which has been reported.
             (None, true) if old.is_some() => None,
             _ => self.action(decoder, item, actions),
         };
@@ -496,14 +494,14 @@ impl<'u> Sites<'u> {
         Some((pattern, self.builder.route(route)))
     }
 
-    /// The `fallback` of a site, or of the file, where it singles out requests of routes.
+    /// The `fallback` of the site, or else of the file, if it selects requests of routes (by a share or a condition).
     fn inherited_fallback(&self, site: &SiteOptions) -> Option<Arc<Fallback>> {
         let fallback = site.fallback.as_ref().or(self.fallback.as_ref())?;
         fallback.is_about_routes().then(|| Arc::clone(fallback))
     }
 
-    /// Tells of bodies that are held up to their end for a module on their way to servers to which
-    /// streams go.
+    /// Warns if a module holds a request's body up to its end and the upstream speaks HTTP/2, over which streams such as
+    /// those of gRPC are usual: such a stream would wait for its end.
     fn warn_of_streams(&self, decoder: &mut Decoder<'_>, item: Item<'_>, plan: &Plan, upstream: usize) {
         let holds = plan.body() > 0 && !plan.body_is_optional() && plan.body_pause().is_none();
         let Some(upstream) = self.upstreams.list.get(upstream) else { return };
@@ -527,7 +525,7 @@ impl<'u> Sites<'u> {
         item: Item<'_>,
         mut actions: Vec<(Place, Option<Action>)>,
     ) -> Option<Action> {
-        // Files come first, and the upstream answers requests without a file.
+        // With both `files` and `proxy`, files are served, and the upstream answers requests without a file.
         if let [(_, Some(one)), (_, Some(other))] = &*actions {
             let both = match (one, other) {
                 (Action::Files { folder, .. }, Action::Proxy(upstream))
@@ -540,7 +538,7 @@ impl<'u> Sites<'u> {
         }
         match actions.len() {
             1 => actions.pop().and_then(|(_, action)| action),
-            // An unknown or refused key was meant to be the action.
+            // An unknown or refused key was probably meant to be the action, and has been reported.
             0 if decoder.misses_files() => None,
             0 if item.children().iter().any(|child| self.may_answer(child.node.name())) => None,
             0 => {
@@ -569,8 +567,8 @@ impl<'u> Sites<'u> {
         }
     }
 
-    /// Returns true if a key answers requests, or is unknown, which has been reported and was
-    /// probably meant to be one.
+    /// Returns true if a key answers requests, or is unknown: an unknown key has been reported, and was probably meant to
+    /// answer.
     fn may_answer(&self, name: &str) -> bool {
         let of_module = || self.modules.pipeline().keys().iter().any(|(key, _)| key.name == name);
         matches!(name, "proxy" | "respond" | "files" | "fallback")
@@ -602,19 +600,19 @@ impl<'u> Sites<'u> {
     }
 }
 
-/// The site of a route, as its routes need it.
+/// The parts of a site that its routes need.
 #[derive(Clone, Copy)]
 struct OfSite<'s> {
     slashes: DuplicateSlashes,
     scope: &'s Scope,
-    /// The keys of modules in it.
+    /// The keys of modules in the site.
     answering: &'s [(usize, Item<'s>)],
     options: &'s SiteOptions,
     cache: &'s cache::SiteCache,
     listeners: &'s [Listen],
 }
 
-/// A start of paths, which some path of the route must have.
+/// Reads `strip-prefix`: the start of a path. Warns if no path of the route begins with it.
 fn prefix(decoder: &mut Decoder<'_>, item: Item<'_>, pattern: Option<&PathPattern>) -> Option<Arc<str>> {
     let prefix = decoder.read(item, 0, |value| {
         let text = value::string(value)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use foregate_config::value::{self, Wrong};
 
-/// The address of a socket.
+/// Reads the address of a socket.
 pub(super) fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
     let text = value::string(value)?;
     text.parse().map_err(|_| {
@@ -20,10 +20,10 @@ pub(super) fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wro
     })
 }
 
-/// The longest path of a Unix socket, bytes: the system's structure has room for one more, which ends it.
+/// The longest path of a Unix socket, in bytes. The system's structure has one byte more, for the zero at the end.
 const SOCKET_PATH_MOST: usize = 107;
 
-/// The path of a Unix socket, from the folder of the file.
+/// The path of a Unix socket; a relative one starts at the configuration file's folder.
 pub(super) fn socket_path(base: &Path, path: &str) -> Result<PathBuf, Wrong> {
     let path = base.join(path);
     let Err(error) = std::os::unix::net::SocketAddr::from_pathname(&path) else { return Ok(path) };

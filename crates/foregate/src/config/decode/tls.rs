@@ -1,4 +1,4 @@
-//! The common part of a listener's and a site's `tls`, and checks of its files.
+//! The common part of the `tls` of listeners and of sites, and checks of its files.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -16,18 +16,18 @@ const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", Tl
 
 const MODES: &[(&str, bool)] = &[("required", true), ("optional", false)];
 
-/// Reads the files that `tls` names, to report errors with their places.
+/// The inspection of the files that `tls` names, so that errors are reported with their places.
 pub(super) struct Inspection {
-    /// Certificates that were looked into: thousands of sites may share one. `None`: nothing is looked into.
+    /// The certificates that were inspected, because thousands of sites may share one. `None` if no file is inspected.
     seen: Option<HashSet<CertificateFiles>>,
-    /// Files that were named and that nothing but a reload reads again: all but the certificates of listeners and sites.
+    /// The files that only a reload reads again: all except the certificates of listeners and sites.
     watched: Vec<PathBuf>,
     /// The names in the certificates.
     names: HashSet<String>,
 }
 
 impl Inspection {
-    /// `wanted`: whether files are looked into at all.
+    /// A new inspection; files are inspected only if `wanted` is true.
     pub(super) fn new(wanted: bool) -> Self {
         Self { seen: wanted.then(HashSet::new), watched: Vec::new(), names: HashSet::new() }
     }
@@ -53,7 +53,7 @@ impl Inspection {
         }
     }
 
-    /// Returns true if clients could ask for a host over TLS and get a certificate without it.
+    /// Returns true if certificates were read, and none of them covers the host.
     pub(super) fn lacks(&self, host: &HostPattern) -> bool {
         let carried = match host {
             HostPattern::Any => return false,
@@ -76,7 +76,7 @@ impl Inspection {
         }
     }
 
-    /// `places` holds the places of the files; other errors are reported at `item`.
+    /// Inspects the files of an upstream's `tls`. `places` has the place of each file; other errors are reported at `item`.
     pub(super) fn upstream(
         &mut self,
         decoder: &mut Decoder<'_>,

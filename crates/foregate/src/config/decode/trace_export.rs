@@ -13,23 +13,23 @@ use foregate_proxy::settings::{ServerSettings, TraceExport, UpstreamSettings, Up
 
 use crate::config::schema::TRACE_EXPORT;
 
-/// The name of the receiver among the upstreams.
+/// The name of the upstream that stands for the receiver.
 pub(super) const NAME: &str = "trace-export";
-/// The path of spans below the address of a receiver (OTLP, section "OTLP/HTTP").
+/// The path to which spans are sent, unless the receiver's URL has a path (OTLP, section "OTLP/HTTP").
 const TRACES: &str = "/v1/traces";
 /// The step that begins or continues traces.
 const STEP: &str = "trace";
-/// The time limit of a receiver for a batch unless something is said.
+/// The default time limit for the receiver to accept a batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Attributes of the resource, and fields of the requests; each.
+/// The most attributes of the resource, and also the most header fields of the requests.
 const MOST: usize = 64;
 
-/// The export as it stands in the file.
+/// The export, as read from the file.
 pub(super) struct ReadExport {
     export: TraceExport,
     /// The receiver, as an upstream.
     pub receiver: UpstreamSettings,
-    /// The file with the authorities that it is verified with, and its place.
+    /// The file with the authorities by which the receiver's certificate is verified, and its place.
     pub authorities: Option<(PathBuf, Place)>,
     place: Place,
 }
@@ -113,8 +113,8 @@ pub(super) fn decode(
     Some(ReadExport { export, receiver: upstream, authorities: ca, place })
 }
 
-/// Adds the export to the settings, whose sites are complete. The receiver is the upstream of this number; `namesake` is where
-/// another one of its name stands.
+/// Adds the export to the settings, whose sites must be complete. `number` is the index of the receiver's upstream;
+/// `namesake` is the place of another upstream with the same name, which is an error.
 pub(super) fn finish(
     decoder: &mut Decoder<'_>,
     read: ReadExport,
@@ -139,7 +139,7 @@ pub(super) fn finish(
     settings.trace_export = Some(Arc::new(export));
 }
 
-/// Sets an attribute, which may have a default.
+/// Sets an attribute of the resource, in place of a default if there is one.
 fn set(resource: &mut Vec<(Arc<str>, Arc<str>)>, name: Arc<str>, value: Option<Arc<str>>) {
     let Some(value) = value else { return };
     match resource.iter_mut().find(|(known, _)| *known == name) {
@@ -155,7 +155,7 @@ fn text(value: &Value<'_>, wrong: &'static str) -> Result<Arc<str>, Wrong> {
     }
 }
 
-/// A field of the requests that export spans.
+/// Reads a header field for the requests that export spans.
 fn field(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Field> {
     let name = decoder.read(item, 0, |value| {
         let name = value::string(value)?.to_ascii_lowercase();
@@ -171,7 +171,7 @@ fn field(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Field> {
     })
 }
 
-/// `http://HOST[:PORT][/PATH]` or `https://...`. Without a path, OTLP's path is used.
+/// Reads the receiver's URL: `http://HOST[:PORT][/PATH]` or `https://...`. Without a path, OTLP's path is used.
 fn receiver(text: &str) -> Result<Receiver, Wrong> {
     let wrong = || {
         let wrong = Wrong::new("expected the http:// or https:// address of a receiver of OTLP");

@@ -22,7 +22,7 @@ use foregate_config::value::{self, Value, Wrong};
 const PROTOCOLS: &[(&str, UpstreamProtocol)] =
     &[("1.1", UpstreamProtocol::Http1), ("2", UpstreamProtocol::Http2), ("auto", UpstreamProtocol::Auto)];
 
-/// Nameservers of an upstream: each lookup may ask all of them.
+/// The most nameservers of an upstream. It is small because each lookup may ask all of them.
 const NAMESERVERS: usize = 8;
 
 const PROXY_VERSIONS: &[(&str, ProxyProtocolVersion)] =
@@ -133,7 +133,7 @@ pub(super) fn decode(
     upstreams.used.push(false.into());
 }
 
-/// A duration, or a percentile.
+/// Reads the `after` of a hedge: a duration, or a percentile.
 fn hedge_after(value: &Value<'_>) -> Result<HedgeAfter, Wrong> {
     let percentile = value::string(value).ok().and_then(|text| text.strip_prefix('p'));
     let Some(digits) = percentile else { return value::duration(value, TIMES).map(HedgeAfter::Time) };
@@ -143,14 +143,15 @@ fn hedge_after(value: &Value<'_>) -> Result<HedgeAfter, Wrong> {
     }
 }
 
-/// The largest body of a request that is received before a server is asked; `None`: none is.
+/// Reads the largest request body that is received as a whole before a server is asked; `None` if bodies are not
+/// buffered.
 pub(super) fn buffer_requests(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<u64> {
     const SIZE: u64 = 10 << 20;
     let size = decoder.prop(item, "size", |v| value::size(v, 1..=u64::MAX));
     decoder.flag_or_prop(item, "size").then(|| size.unwrap_or(SIZE))
 }
 
-/// The amount of a response that is received ahead of its client; `None`: nothing is.
+/// Reads how much of a response is received ahead of the client; `None` if responses are not buffered.
 pub(super) fn buffer_responses(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<BufferResponses> {
     const MEMORY: u64 = 128 << 10;
     const SIZE: u64 = 64 << 20;
@@ -159,7 +160,7 @@ pub(super) fn buffer_responses(decoder: &mut Decoder<'_>, item: Item<'_>) -> Opt
     decoder.flag_or_prop(item, "size").then_some(BufferResponses { memory: memory as usize, size })
 }
 
-/// `unix:` paths are taken from the folder of the file, as all paths are.
+/// Reads a server's address. A relative `unix:` path starts at the configuration file's folder, like all paths.
 fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
     let text = value::string(value)?;
     match text.strip_prefix("unix:") {
@@ -185,7 +186,7 @@ fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
     }
 }
 
-/// An address, with a port where it is not that of DNS.
+/// Reads the address of a nameserver; the port may be left out if it is 53.
 fn nameserver(value: &Value<'_>) -> Result<SocketAddr, Wrong> {
     let text = value::string(value)?;
     let bare = text.trim_start_matches('[').trim_end_matches(']');
@@ -197,7 +198,7 @@ fn nameserver(value: &Value<'_>) -> Result<SocketAddr, Wrong> {
     })
 }
 
-/// A host with a port where it has one, in its normal form.
+/// Reads a host, with a port if it has one, in normal form.
 pub(super) fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
     let text = value::string(value)?;
     let mut host = String::new();
@@ -216,7 +217,7 @@ pub(super) fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
     Ok(host.into())
 }
 
-/// `by` and `maglev` stand beside `hash` alone.
+/// Reads `balance`. The properties `by` and `maglev` are allowed only with `hash`.
 fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Balance> {
     let method = decoder.read(item, 0, |value| method(value::string(value)?))?;
     let by = decoder.prop(item, "by", |value| hash_by(value::string(value)?));
@@ -274,7 +275,7 @@ fn hash_by(word: &str) -> Result<HashBy, Wrong> {
     }
 }
 
-/// Returns true if it may be the name of a field or cookie (RFC 9110, section 5.6.2).
+/// Returns true if the text is valid as the name of a field or cookie (RFC 9110, section 5.6.2).
 pub(super) fn is_token(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_allowed)

@@ -10,7 +10,7 @@ use foregate_rules::nearest;
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
 
-/// The user of `user NAME group=NAME`.
+/// Reads `user NAME group=NAME`.
 pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<ProcessUser> {
     let users = fs::read_to_string(USERS).unwrap_or_default();
     let groups = fs::read_to_string(GROUPS).unwrap_or_default();
@@ -22,7 +22,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Proces
     })
 }
 
-/// A line of `/etc/passwd`: NAME:PASSWORD:UID:GID:...
+/// Finds a user in the text of `/etc/passwd`, whose lines are NAME:PASSWORD:UID:GID:...
 fn find_user(users: &str, groups: &str, name: &str) -> Result<ProcessUser, Wrong> {
     let rows = || users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let found = rows().find_map(|row| match *row.as_slice() {
@@ -47,7 +47,7 @@ fn find_user(users: &str, groups: &str, name: &str) -> Result<ProcessUser, Wrong
     Ok(ProcessUser { name: name.into(), uid, gid, groups: all.into() })
 }
 
-/// A line of `/etc/group`: NAME:PASSWORD:GID:MEMBERS.
+/// Finds a group in the text of `/etc/group`, whose lines are NAME:PASSWORD:GID:MEMBERS.
 fn find_group(groups: &str, name: &str) -> Result<u32, Wrong> {
     let found =
         groups.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|row| row.first() == Some(&name));
@@ -55,7 +55,7 @@ fn find_group(groups: &str, name: &str) -> Result<u32, Wrong> {
     gid.ok_or_else(|| Wrong::new(format!("{GROUPS} has no group of this name")))
 }
 
-/// The number of a user or group; the largest number is not one.
+/// Parses the id of a user or group. The largest number is refused, because it means "no change" in system calls.
 fn id(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id != u32::MAX)
 }

@@ -22,10 +22,10 @@ pub(super) fn log(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     tell(decoder, "write", path, place, found);
 }
 
-/// Folders of the running services, which the service manager makes when they start.
+/// The folders in which the service manager makes a service's folder when it starts.
 const RUNNING: [&str; 2] = ["/run", "/var/run"];
 
-/// Checks a socket, which is created in its folder.
+/// Checks that a socket can be created in its folder.
 pub(super) fn socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     if no_socket(decoder, path, place) {
         return;
@@ -45,7 +45,7 @@ pub(super) fn socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     }
 }
 
-/// Reports another kind of file where a socket should be. Returns true if there is one.
+/// Reports a file at a socket's path that is no socket. Returns true if there is one.
 pub(super) fn no_socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) -> bool {
     let other = std::fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
     if other {
@@ -55,16 +55,16 @@ pub(super) fn no_socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) ->
     other
 }
 
-/// Warns where a folder is not there, or no file can be made in it: the proxy does without for as long.
+/// Warns if a folder does not exist, or if no file can be made in it. It is no error, because the proxy works without.
 pub(super) fn in_folder(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
-    // With any name.
+    // Any name will do.
     if let Err((at, error)) = folder(&path.join("file")) {
         let message = format!("no file can be made in {}: {error}", at.display());
         decoder.warn(Problem::new(Some(place), message).help(HELP));
     }
 }
 
-/// Warns where a folder is not there and cannot be made, or no file can be made in it.
+/// Warns if a folder does not exist and cannot be made, or if no file can be made in it.
 pub(super) fn in_folder_to_be(decoder: &mut Decoder<'_>, path: &Path, place: Option<Place>) {
     let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
     let Some(nearest) = path.ancestors().find(is_there) else { return };
@@ -77,7 +77,7 @@ pub(super) fn in_folder_to_be(decoder: &mut Decoder<'_>, path: &Path, place: Opt
     }
 }
 
-/// Tells where a folder of the cache is not there, or cannot be written.
+/// Reports a folder of the cache that does not exist or cannot be written.
 pub(super) fn folder_for_cache(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     let found = match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_dir() => Err(io::Error::from(io::ErrorKind::NotADirectory)),

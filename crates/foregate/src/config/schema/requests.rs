@@ -15,7 +15,7 @@ pub(super) const UPSTREAM_REQUESTS: Key = Key::one("requests", "NUMBER adaptive=
     ])
     .otherwise("no limit");
 
-/// The queue of those beyond.
+/// `queue` of a listener, a site and an upstream: the requests beyond the limit that may wait.
 pub(super) const QUEUE: Key = Key::one("queue", "NUMBER timeout=DURATION", "queue 100 timeout=\"5s\"", "The most requests that wait while `requests` is reached. Clients take turns; requests of one client are served in the order of their arrival. Beyond: 503 with `Retry-After`.")
     .props(&[Prop { name: "timeout", usage: "DURATION", required: false, default: "\"5s\"", about: "How long a request waits. Beyond: 503 with `Retry-After`." }])
     .otherwise("none");

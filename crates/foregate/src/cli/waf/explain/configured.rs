@@ -1,4 +1,4 @@
-//! The result of a configuration's `waf` for a request: that of the route which the request would reach.
+//! The result of a configuration's `waf` for a request. The `waf` is that of the route that the request would reach.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,20 +19,20 @@ use super::request::Request;
 use super::{RulesExplanation, conclude};
 use crate::config;
 
-/// The step that starts a transaction: its settings are those of the `waf`.
+/// The step that starts a transaction; it has the settings of the `waf`.
 const FIRST: &str = "waf-begin";
 
-/// The `waf` of the request, with the parts of it that apply.
+/// The `waf` for the request, and its settings that apply.
 #[derive(Debug, Serialize)]
 pub(super) struct WafOfRequest {
     site: String,
     route: String,
-    /// `detect` or `block`.
+    /// The mode: `detect` or `block`.
     mode: &'static str,
     dry_run: bool,
-    /// The `when` of the `waf` does not hold: no rule looks at the request.
+    /// True if the `when` of the `waf` does not hold, so that no rule runs on the request.
     left_out: bool,
-    /// The keys `exclude` that hold for the request.
+    /// The `exclude` keys that apply to the request.
     excludes: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for WafOfRequest {
     }
 }
 
-/// The result of the `waf` in this configuration file; or the exit code, after errors were shown.
+/// Returns the result of the `waf` in this configuration file. On errors, they are shown and the exit code is returned.
 pub(super) fn explain(
     file: &Path,
     pipeline: &Arc<Pipeline>,
@@ -128,14 +128,14 @@ fn sample_of(request: &Request, client: IpAddr) -> Result<Sample, String> {
     Ok(sample)
 }
 
-/// Where a request arrives.
+/// The site and the route that a request reaches.
 struct Place<'s> {
     site: String,
     route: String,
     plan: Option<&'s Arc<Plan>>,
 }
 
-/// Finds the route as `foregate explain` does, and gives the request the path by which it was found.
+/// Finds the route as `foregate explain` does, and sets the request's path to the one by which the route was found.
 fn place<'s>(settings: &'s Settings, sample: &mut Sample) -> Result<Place<'s>, String> {
     let sites = &settings.sites;
     let Some((site, _)) = sites.explain(sample.host.as_bytes()) else {
@@ -158,7 +158,7 @@ fn place<'s>(settings: &'s Settings, sample: &mut Sample) -> Result<Place<'s>, S
     Ok(Place { site: name, route: route.pattern.to_string(), plan: route.plan.get() })
 }
 
-/// The firewall of a plan.
+/// The step and the settings of the firewall in a plan.
 fn waf_of<'p>(pipeline: &Pipeline, plan: &'p Plan) -> Option<(&'p PlannedStep, &'p Waf)> {
     plan.steps().iter().find_map(|planned| {
         let entry = pipeline.entries().get(usize::from(planned.step))?;

@@ -55,24 +55,24 @@ pub(in super::super) struct WafExplain {
 /// The result of the rules for a request, with reasons.
 #[derive(Debug, Default, Serialize)]
 struct RulesExplanation {
-    /// With a configuration: site, route, mode and exclusions.
+    /// The site, route, mode and exclusions, if a configuration is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     configured: Option<WafOfRequest>,
-    /// The verdict if the engine were on.
+    /// The verdict of the rules, as if the engine were on.
     verdict: String,
     blocked: bool,
     matches: Vec<MatchedRule>,
-    /// Matches that were not kept.
+    /// The number of matches that the report left out.
     omitted: u64,
-    /// Variables that these matches added to, at the end.
+    /// The variables to which matches added, with their final values.
     scores: Vec<(String, String)>,
-    /// The sum by which the Core Rule Set decides, and from where on it blocks.
+    /// The score by which the Core Rule Set decides; it blocks from `inbound_threshold` on.
     inbound_score: Option<i64>,
     inbound_threshold: Option<String>,
     notes: Vec<String>,
 }
 
-/// A rule that matched and writes to a log.
+/// A rule that matched, if its matches are logged.
 #[derive(Debug, Serialize)]
 struct MatchedRule {
     id: u64,
@@ -84,14 +84,14 @@ struct MatchedRule {
     data: String,
     operator: String,
     parameter: String,
-    /// The variable of the last match.
+    /// The variable that matched last.
     variable: String,
     value: String,
-    /// All that matched.
+    /// All matched variables with their values.
     values: Vec<(String, String)>,
-    /// The transformations of the value.
+    /// The transformations that were applied to the value.
     transformations: Vec<&'static str>,
-    /// The additions of the match to variables, with the sums.
+    /// The match's additions to variables, with the sums.
     scores: Vec<ScoreAddition>,
 }
 
@@ -122,7 +122,7 @@ impl WafExplain {
         if explanation.blocked { Outcome::Wrong } else { Outcome::Fine }
     }
 
-    /// The result of the command line's rules; or the exit code, after errors were shown.
+    /// Returns the result of the rules on the command line. On errors, they are shown and the exit code is returned.
     fn by_rules(&self, request: &Request) -> Result<RulesExplanation, Outcome> {
         let set = load_sources(&self.sources(), self.output.json)?;
         let engine = Engine::compile(set.clone(), Compile::default()).map_err(|problem| {
@@ -144,7 +144,7 @@ impl WafExplain {
         }
     }
 
-    /// The rules, after one that sets the values of the command line.
+    /// The rules' sources. The first one is a rule that sets the variables given by `--set`.
     fn sources(&self) -> Vec<Source> {
         let set: String =
             self.set.iter().map(|set| format!(",setvar:'{}'", set.replace('\'', "\\'"))).collect();
@@ -156,7 +156,7 @@ impl WafExplain {
 
 fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAddr) -> RulesExplanation {
     let mut notes = Vec::new();
-    // Detection goes on after a rule that would stop the request, and so finds everything.
+    // With detection only, the rules continue after one that would stop the request, so all matches are found.
     let options = Options { mode: Some(EngineMode::DetectionOnly), ..Options::default() };
     let mut transaction = Transaction::new(engine, options);
     let port = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 80);
@@ -193,7 +193,7 @@ fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAdd
     conclude(transaction, set, notes)
 }
 
-/// The findings of a transaction.
+/// The explanation of a finished transaction.
 fn conclude(transaction: Transaction, set: &RuleSet, notes: Vec<String>) -> RulesExplanation {
     let mut scores = Scores::new(set, &transaction);
     let threshold = transaction.variable("inbound_anomaly_score_threshold");
@@ -217,7 +217,7 @@ fn conclude(transaction: Transaction, set: &RuleSet, notes: Vec<String>) -> Rule
 }
 
 fn show(matched: &Match, rule: Option<&Rule>, scores: Vec<ScoreAddition>) -> MatchedRule {
-    // The report names the operator that matched last; the link that has it did.
+    // The report names the operator that matched last, so the last link with this operator is the one that matched.
     let plain = matched.operator.trim_start_matches('!');
     let link = rule.and_then(|rule| rule.links.iter().rev().find(|link| link.operator.name() == plain));
     let transformations =
@@ -299,7 +299,7 @@ fn text(explanation: &RulesExplanation) -> String {
     text + &explanation.verdict + "\n"
 }
 
-/// The text on one line, without commands to a terminal: values come from attacks.
+/// The text on one line, without control characters: the values may come from attacks, and could command the terminal.
 fn one_line(text: &str) -> String {
     text.chars().map(|found| if found.is_control() { '\u{fffd}' } else { found }).collect()
 }

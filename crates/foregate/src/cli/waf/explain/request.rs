@@ -1,4 +1,4 @@
-//! A request that is asked about.
+//! The request on which `foregate waf explain` runs the rules.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use foregate_wire::{Method, Slashes, Target, normalize_path};
 
 use super::super::files;
 
-/// Bytes of a request.
+/// The largest file with a request, in bytes.
 const MAX_REQUEST: usize = 64 << 20;
 
-/// A request, as lenient as those that attack are.
+/// A request that need not be valid, because attacks often are not.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: Vec<u8>,
@@ -17,18 +17,18 @@ pub(super) struct Request {
     pub(super) protocol: Vec<u8>,
     pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) body: Vec<u8>,
-    /// The URL's scheme is `https`.
+    /// True if the URL's scheme is `https`.
     pub(super) secure: bool,
 }
 
 impl Request {
-    /// The request in a file.
+    /// Reads the request in a file.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let text = files::read(path, MAX_REQUEST).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(&text).ok_or_else(|| format!("{}: it does not begin with a request line", path.display()))
     }
 
-    /// Path and query as an origin would be asked for them, if they are understood.
+    /// The path and the query in the form that an origin would get; `None` if the target is invalid.
     pub(super) fn normal_target(&self) -> Option<(Vec<u8>, Option<&[u8]>)> {
         let method = Method::from_bytes(&self.method)?;
         let target = Target::parse(&method, &self.target).ok()?;
@@ -37,13 +37,13 @@ impl Request {
         Some((path, target.query))
     }
 
-    /// A request line, fields and a body, with lines that end as they like.
+    /// Parses a request line, fields and a body. Lines may end in CRLF or in LF.
     fn parse(text: &[u8]) -> Option<Self> {
         let (line, mut rest) = cut(text);
         let mut parts = line.splitn(2, |byte| *byte == b' ');
         let method = parts.next().filter(|method| !method.is_empty())?.to_vec();
         let after = parts.next()?;
-        // A target that should not have white space may have it nevertheless.
+        // The target of an attack may contain spaces, so the protocol is after the last one.
         let space = after.iter().rposition(|byte| *byte == b' ');
         let (target, protocol) = match space.map(|at| after.split_at(at)) {
             Some((target, protocol)) if protocol.starts_with(b" HTTP/") => (target, &protocol[1..]),

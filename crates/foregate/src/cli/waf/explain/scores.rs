@@ -1,4 +1,4 @@
-//! The additions of matches to variables.
+//! The amounts that matching rules add to variables, such as the anomaly score.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use foregate_waf::model::{
 };
 use serde::Serialize;
 
-/// Variables of a transaction that rules add to, with the amounts.
+/// The variables of a transaction to which rules add, with the amounts.
 pub(super) struct Scores {
-    /// The values of macros in amounts: they are set before rules score.
+    /// The values of the macros in amounts. Rules set them before any rule scores.
     amounts: BTreeMap<String, i64>,
     /// The final values of the variables.
     totals: BTreeMap<String, String>,
     sums: BTreeMap<String, i64>,
 }
 
-/// One addition.
+/// One addition to a variable.
 #[derive(Debug, Serialize)]
 pub(super) struct ScoreAddition {
     pub(super) variable: String,
@@ -27,7 +27,7 @@ pub(super) struct ScoreAddition {
 }
 
 impl Scores {
-    /// For a transaction after all phases but the last.
+    /// Collects the values from a transaction after all phases except the last.
     pub(super) fn new(set: &RuleSet, transaction: &Transaction) -> Self {
         let (mut amounts, mut totals) = (BTreeMap::new(), BTreeMap::new());
         for (name, amount) in set.rules.iter().flat_map(additions) {
@@ -45,7 +45,7 @@ impl Scores {
         Self { amounts, totals, sums: BTreeMap::new() }
     }
 
-    /// The additions of a match of this rule.
+    /// Returns the additions that one match of this rule makes, and adds them to the sums.
     pub(super) fn add(&mut self, rule: &Rule) -> Vec<ScoreAddition> {
         let mut steps = Vec::new();
         for (name, amount) in additions(rule) {
@@ -65,7 +65,7 @@ impl Scores {
         steps
     }
 
-    /// The variables that matches added to, as they were in the end.
+    /// The variables to which matches added, with their final values.
     pub(super) fn totals(&self) -> Vec<(String, String)> {
         let added = |(name, _): &(&String, &String)| self.sums.contains_key(*name);
         let totals = self.totals.iter().filter(added);
@@ -84,7 +84,7 @@ fn additions(rule: &Rule) -> impl Iterator<Item = (&str, &Number)> {
     })
 }
 
-/// The variable of the transaction with the added value.
+/// The variable from which the amount is taken; `None` if the amount is a constant or a longer text.
 fn source(amount: &Number) -> Option<&str> {
     let Number::Computed(text) = amount else { return None };
     match text.macros().next() {

@@ -5,15 +5,15 @@ use std::path::{Component, Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
-/// Bytes of an archive without its compression.
+/// The largest archive, in bytes after decompression.
 const MAX_ARCHIVE: usize = 128 << 20;
 
-/// Files in an archive.
+/// The most files in an archive.
 const MAX_FILES: usize = 20_000;
 
 const BLOCK: usize = 512;
 
-/// The installed parts of a release, without the folder around them.
+/// The parts of a release that are installed, by their names in the release's folder.
 const WANTED: &[&str] = &["crs-setup.conf.example", "LICENSE", "rules", "plugins"];
 
 /// The files that are installed, and their contents.
@@ -37,7 +37,7 @@ pub(super) fn files(compressed: &[u8]) -> Result<Vec<(PathBuf, Vec<u8>)>, String
         match entry.kind {
             b'x' => long_name = pax_path(entry.content).or(long_name),
             b'L' => long_name = Some(text(entry.content)),
-            // Global headers hold the time and author; folders are created for their files.
+            // Skip global headers, which hold the time and the author, and folders, which are created for their files.
             b'g' | b'5' => {}
             b'0' | 0 => {
                 let name = long_name.take().unwrap_or(entry.name);
@@ -69,7 +69,7 @@ fn entry<'a>(rest: &mut &'a [u8]) -> Result<Option<Entry<'a>>, String> {
     if header.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
-    // The checksum is that of the header with blanks in its own place.
+    // The checksum is computed with blanks in place of the checksum field itself.
     let sum: u64 = (0..)
         .zip(header)
         .map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte }))
@@ -110,8 +110,8 @@ fn pax_path(mut records: &[u8]) -> Option<String> {
     path
 }
 
-/// Where a file of the archive is installed, without the folder that everything is in; `None` if it is not. A path that
-/// leads elsewhere is an error.
+/// The path at which a file of the archive is installed, without the release's folder; `None` if it is not installed. A
+/// path that leads out of the folder is an error.
 fn installed(name: &str) -> Result<Option<PathBuf>, String> {
     let mut parts = Vec::new();
     for component in Path::new(name).components() {

@@ -1,4 +1,4 @@
-//! One file over HTTPS.
+//! Downloads one file over HTTPS.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use foregate_wire::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long it may take, redirects and all.
+/// The time limit of a download, redirects included.
 const TIME: Duration = Duration::from_secs(120);
 
-/// How often it may be sent elsewhere.
+/// The most redirects of a download.
 const MAX_REDIRECTS: usize = 5;
 
-/// The content at this `https:` URL, at most this many bytes.
+/// Returns the content at this `https:` URL; more than `limit` bytes are an error.
 pub(super) fn fetch(url: &str, authorities: Option<PathBuf>, limit: usize) -> Result<Vec<u8>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -56,7 +56,7 @@ fn parts(url: &str) -> Option<(&str, u16, &str)> {
     (!host.is_empty() && !authority.contains('@')).then_some((host, port, path))
 }
 
-/// Where a redirect leads; never away from HTTPS.
+/// The URL to which a redirect leads. A redirect away from HTTPS is an error.
 fn elsewhere(url: &str, location: &str) -> Result<String, String> {
     if location.starts_with('/') && !location.starts_with("//") {
         let authority =
@@ -87,10 +87,10 @@ async fn get(connector: &Connector, url: &str, limit: usize) -> Result<(Response
     understand(&answer, limit)
 }
 
-/// Bytes of a head and of the framing of a body.
+/// The most bytes of the head and of the body's framing.
 const MAX_FRAMING: usize = 1 << 20;
 
-/// All that comes before the connection ends.
+/// Reads until the connection ends.
 async fn read(mut stream: impl AsyncRead + Unpin, limit: usize) -> Result<Vec<u8>, String> {
     let mut answer = Vec::new();
     loop {
@@ -98,14 +98,14 @@ async fn read(mut stream: impl AsyncRead + Unpin, limit: usize) -> Result<Vec<u8
             Ok(0) => return Ok(answer),
             Ok(_) if answer.len() > limit => return Err(format!("it is larger than {limit} bytes")),
             Ok(_) => {}
-            // Some end without saying so; whether something is missing is seen by the framing.
+            // Some servers close without TLS's closing message. The body's framing shows if data is missing.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(answer),
             Err(error) => return Err(error.to_string()),
         }
     }
 }
 
-/// The head and the body of an answer.
+/// Parses the head and the body of an answer.
 fn understand(answer: &[u8], limit: usize) -> Result<(ResponseHead, Vec<u8>), String> {
     let limits = HeadLimits::default();
     let mut head = ResponseHead::new();

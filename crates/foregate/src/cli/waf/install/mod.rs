@@ -15,7 +15,7 @@ use super::files;
 /// The release that is installed unless another is named.
 const VERSION: &str = "4.25.0";
 
-/// Bytes of a release; a larger one is refused.
+/// The largest release, in bytes.
 const MAX_RELEASE: usize = 32 << 20;
 
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ impl Install {
         }
     }
 
-    /// How to get the digest if none was given.
+    /// The text that explains how to get the digest, if none was given.
     fn without_digest(&self) -> String {
         let (version, folder) = (&self.version, self.folder.display());
         let tarball = tarball(version);
@@ -121,12 +121,12 @@ impl Install {
     }
 }
 
-/// The name of the file of a release.
+/// The file name of a release's tarball.
 fn tarball(version: &str) -> String {
     format!("coreruleset-{version}-minimal.tar.gz")
 }
 
-/// The name of the settings in a release, and in use.
+/// The names of the settings file: in a release, and after the installation.
 const SETUP: &str = "crs-setup.conf.example";
 const COPY: &str = "crs-setup.conf";
 /// The file with the directives for bodies.
@@ -155,7 +155,7 @@ fn free(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Writes the files beside the folder and moves them there at once, so that nobody ever sees half of them.
+/// Writes the files to a temporary folder and renames it, so that no other program sees a partial installation.
 fn write(folder: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<(), String> {
     let mut name = folder.file_name().ok_or("the folder has no name")?.to_owned();
     name.push(format!(".partial-{}", std::process::id()));
