@@ -53,7 +53,7 @@ static BLOCK: Block = Block {
             "responses",
             "MODE",
             "responses \"always\"",
-            "The responses that are decompressed. `unless-accepted`: those whose coding the client does not accept. `always`: all. `never`: none.",
+            "The responses that are decompressed. `unless-accepted`: those in a coding that the client does not accept. `always`: all. `never`: none.",
         )
         .default("\"unless-accepted\""),
         Key::flag(

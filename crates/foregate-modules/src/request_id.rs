@@ -53,7 +53,7 @@ const KEY: Key = Key {
         usage: "\"trusted\"|\"always\"|\"never\"",
         required: false,
         default: "\"trusted\"",
-        about: "The requests whose id in this field is kept instead of replaced: those from `trusted-proxies`, all, or none.",
+        about: "The requests that keep the id in this field instead of getting a new one: those from `trusted-proxies`, all, or none.",
     },
 ]);
 

@@ -205,7 +205,7 @@ static BLOCK: Block = Block {
             "cross-origin-resource-policy",
             "POLICY|#false",
             "cross-origin-resource-policy \"same-site\"",
-            "The sites whose pages may load the responses (`Cross-Origin-Resource-Policy`).",
+            "The sites with pages that may load the responses (`Cross-Origin-Resource-Policy`).",
         )
         .otherwise("not sent"),
         Key::one(

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A trace from a trusted proxy is continued: this hop gets a new parent id, the proxy's decision about recording is
-//! kept, and `tracestate` passes unchanged. If a request has no trace, a malformed one, or one from an untrusted
-//! peer, a new trace begins, and `tracestate` is removed. A configured share of the new traces is recorded, and those
-//! that match a condition.
+//! kept, and `tracestate` is sent on unchanged. If a request has no trace, a malformed one, or one from an untrusted
+//! peer, a new trace begins, and `tracestate` is removed. Of the new traces, those that match a condition and a
+//! configured share of the others are recorded.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ const PARENT_LIMIT: usize = 512;
 /// The flag of `traceparent` for a trace that is recorded.
 const SAMPLED: u8 = TraceContext::SAMPLED;
 
-/// The flag of `traceparent` for a trace id whose last seven bytes are random (level 2 of the standard).
+/// The flag of `traceparent` for a trace id that ends with seven random bytes (level 2 of the standard).
 const RANDOM: u8 = 2;
 
 const KEY: Key = Key {
@@ -53,7 +53,7 @@ const KEY: Key = Key {
         usage: "\"trusted\"|\"always\"|\"never\"",
         required: false,
         default: "\"trusted\"",
-        about: "The requests whose own trace is continued: those from `trusted-proxies`, all, or none. For all others, a new trace begins.",
+        about: "The requests that continue their own trace: those from `trusted-proxies`, all, or none. For all others, a new trace begins.",
     },
     Prop {
         name: "sample",
@@ -276,7 +276,7 @@ impl Step for Continue {
         settings.on
     }
 
-    /// Trace fields are removed from trailers: one that was refused in the head must not come after the body.
+    /// Removes trace fields from trailers: a trace that was refused in the head must not arrive in the trailers.
     fn keeps(&self, _: &TraceSettings, _: Swept, name: &[u8]) -> bool {
         !name.eq_ignore_ascii_case(b"tracestate") && !name.eq_ignore_ascii_case(b"traceparent")
     }

@@ -82,7 +82,7 @@ static KEYS: [Key; 13] = [
         "unclear-files",
         "WORD",
         "unclear-files \"both\"",
-        "The treatment of those parts of a multipart form that some servers read as a file and others as an argument: parts without `Content-Type`, and parts whose `filename` has no space before it or no double quotes, as `requests` for Python and .NET send them. `files`: they count as files. `both`: they count as files, and rules also check their content as an argument.",
+        "The treatment of those parts of a multipart form that some servers read as a file and others as an argument: parts without `Content-Type`, and parts with a `filename` that has no space before it or no double quotes, as `requests` for Python and .NET send them. `files`: they count as files. `both`: they count as files, and rules also check their content as an argument.",
     )
     .default("files"),
     Key::one(
@@ -176,7 +176,7 @@ const RESPONSE: [Prop; 1] = [prop(
     "types",
     "TEXT",
     "",
-    "The media types of responses whose bodies are checked, separated by blanks. Without it: those of `SecResponseBodyMimeType`.",
+    "The media types of responses with bodies that are checked, separated by blanks. Without it: those of `SecResponseBodyMimeType`.",
 )];
 
 const BUDGET: [Prop; 1] = [prop(

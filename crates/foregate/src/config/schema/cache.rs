@@ -93,7 +93,7 @@ pub static CACHE: Block = Block {
             .default("\"0s\""),
         Key::one("stale-if-error", "DURATION", "stale-if-error \"1d\"", "How long after the end of its lifetime a response is still served if the origin fails or answers with 500, 502, 503 or 504. A `stale-if-error` of the origin takes precedence, and the origin can forbid stale responses.")
             .default("\"10m\""),
-        Key::one("extensions", "\"default\"|EXTENSION...", "extensions \"css\" \"js\" ttl=\"1h\"", "Stores responses whose path has one of these extensions, if the origin states no lifetime. `default` stands for the extensions of static content. The `Content-Type` of the response must fit the extension, so that a private page under such a path is not stored.")
+        Key::one("extensions", "\"default\"|EXTENSION...", "extensions \"css\" \"js\" ttl=\"1h\"", "Stores responses at paths with one of these extensions, if the origin states no lifetime. `default` stands for the extensions of static content. The `Content-Type` of the response must fit the extension, so that a private page under such a path is not stored.")
             .args(1, ANY)
             .props(&[Prop { name: "ttl", usage: "DURATION", required: false, default: "\"2h\"", about: "The lifetime of these responses." }])
             .otherwise("the extension does not matter"),
