@@ -52,12 +52,12 @@ pub(crate) async fn account(
     Ok(account)
 }
 
-/// How often we repeat a request whose nonce the authority has refused. Before each of these tries, the
+/// How often we repeat a request after the authority has refused its nonce. Before each of these tries, the
 /// client library itself has repeated the request three times.
 pub(crate) const NONCE_TRIES: u32 = 5;
 
-/// Removes the stored account if the error says that the authority does not know it: the next order then
-/// registers a new one.
+/// Removes the stored account if the error says that the authority does not know the account. The next order
+/// then registers a new account.
 pub(crate) fn forget_if_unknown(storage: &Storage, authority: &Authority, error: &AcmeError) {
     if let AcmeError::Api(problem) = error
         && problem.r#type.as_deref().is_some_and(|word| word.ends_with(":accountDoesNotExist"))

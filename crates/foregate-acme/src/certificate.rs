@@ -14,7 +14,7 @@ const TEMPORARY: &str = "Foregate temporary certificate";
 /// The lifetime of a temporary certificate. An expired one is replaced at the next start.
 const TEMPORARY_VALIDITY: Duration = Duration::days(30);
 
-/// The start of the validity lies this long before the time of issue, for clients whose clocks are slow.
+/// The start of the validity lies this long before the time of issue, for clients with slow clocks.
 pub(crate) const BACKDATE: Duration = Duration::hours(1);
 
 /// The properties of a certificate that decide about its use and its renewal.

@@ -21,7 +21,8 @@ pub(crate) struct Entry {
     pub(crate) window_at: i64,
     /// `true` if the configuration does not list the name, and a handshake demanded it.
     pub(crate) demanded: bool,
-    /// `true` if a handshake waits for an attempt. A demanded name without a usable certificate is tried only then.
+    /// `true` if a handshake waits for an attempt to get a certificate. For a demanded name without a usable
+    /// certificate, no attempt is made while this is `false`.
     pub(crate) asked: bool,
     pub(crate) in_flight: bool,
     /// No attempt is made before this time, seconds since 1970.

@@ -1,7 +1,7 @@
 //! The internal authority, for names for which no public authority issues certificates.
 //!
-//! The root certificate is made with the first certificate and stays in the storage. A client trusts this
-//! authority once the root certificate is installed on it.
+//! The root certificate is made when the first certificate is issued, and stays in the storage. A client trusts
+//! this authority once the root certificate is installed on the client.
 
 use std::io;
 use std::path::Path;
@@ -61,8 +61,8 @@ fn root(storage: &Storage, is_retry: bool) -> io::Result<(String, KeyPair)> {
     }
     let lock = storage.lock_and_wait(ISSUER)?;
     if certificate.exists() && !is_retry {
-        // Another process may have made the root meanwhile, so look once more. If the root on disk is expired,
-        // the second call replaces it.
+        // Another process may have made the root certificate meanwhile, so look once more. If the root certificate
+        // on disk is unusable, the second call replaces it.
         drop(lock);
         return root(storage, true);
     }

@@ -28,8 +28,8 @@ use crate::storage::{Record, Storage};
 const ORDERS: usize = 8;
 /// The longest pause between two checks for names that are due.
 const LOOK: Duration = Duration::from_secs(60);
-/// The most demanded names in memory. A further name displaces another one that has no order under way.
-/// If the other name has a certificate, its next handshake finds the certificate in the storage.
+/// The most demanded names in memory. A further name displaces another name that has no order under way.
+/// If the displaced name has a certificate, the next handshake for that name finds it in the storage.
 const DEMANDED_MOST: usize = 10_000;
 /// A restart shortens the pause after failures: a name is tried again this many seconds after its last
 /// attempt.
@@ -451,8 +451,8 @@ impl KeeperShared {
         }) > now()
     }
 
-    /// Adds an entry for a demanded name whose certificate is already in the storage. Returns false if there is
-    /// none.
+    /// Adds an entry for a demanded name if the storage already has a certificate of the name. Returns false if it
+    /// has none.
     fn adopt(&self, automatic: &Automatic, name: &str) -> bool {
         if !crate::names::is_host_name(name) {
             return false;

@@ -15,7 +15,8 @@ use crate::challenge::{PublishedAnswer, acme_type, publish};
 use crate::failure::{Failure, FailureKind};
 use crate::storage::Storage;
 
-/// The time limits for polling: the authority verifies the answers to its challenges, then issues.
+/// The time limits for polling an order while the authority verifies the answers to its challenges and issues
+/// the certificate.
 const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
@@ -198,7 +199,7 @@ async fn window(account: &Account, pem: &str) -> Option<(i64, i64)> {
 }
 
 /// Asks for the renewal window of a certificate that was issued some time ago. An authority that has to
-/// revoke certificates moves their windows forward.
+/// revoke certificates moves their windows to an earlier time.
 pub(crate) async fn renewal_window(
     storage: &Storage,
     automatic: &Automatic,

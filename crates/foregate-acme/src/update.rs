@@ -29,7 +29,7 @@ pub(crate) async fn change(
         Failure::new(FailureKind::Local, message, remedy)
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // The id only serves to match an answer to its request, and each connection has one request. So it
+    // The id only serves to match an answer to its request, and each connection has one request. So the id
     // need not be hard to guess.
     let id = (now.subsec_micros() & 0xffff) as u16;
     let Some(message) = UpdateMessage::new(update, (change, record, value), id, now.as_secs()) else {

@@ -42,8 +42,8 @@ impl StoredHead {
         }
     }
 
-    /// Writes the fields of the answer to a request into `out`, which is cleared first: those of the stored response and Age. The client's
-    /// conditions and ranges are evaluated here (RFC 9111, section 4.3.2).
+    /// Writes the fields of the answer to a request into `out`, which is cleared first. They are the fields of the
+    /// stored response, and Age. The client's conditions and ranges are evaluated here (RFC 9111, section 4.3.2).
     ///
     /// `length` is the length of the stored body. It is `None` while the body is being fetched and its length is
     /// unknown: ranges are ignored then. `boundary` is a random number.

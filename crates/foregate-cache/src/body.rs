@@ -130,8 +130,8 @@ impl Body {
         }
     }
 
-    /// Records that an entry with this body has left its store. Once no entry has the body any more, its size is
-    /// counted in `sum` as long as it has a reader.
+    /// Records that an entry with this body has left its store. Once no entry has the body any more, `sum` includes
+    /// the size of the body until the last reader of the body has gone.
     pub(crate) fn leave(&self, sum: &Arc<AtomicUsize>) {
         let Some(shared) = &self.shared else { return };
         let holding = &mut *shared.holding.lock();

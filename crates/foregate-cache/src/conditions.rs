@@ -41,7 +41,8 @@ pub enum Conditions {
     Failed,
 }
 
-/// Evaluates the conditions of a GET or HEAD in the order of RFC 9110, section 13.2.2. A date that cannot be read is no condition.
+/// Evaluates the conditions of a GET or HEAD in the order of RFC 9110, section 13.2.2. A condition with a date
+/// that cannot be parsed is ignored.
 pub fn evaluate(request: &HeaderList, of: &Representation<'_>, now: u64) -> Conditions {
     let date = |id| {
         let mut lines = request.get_all(id);

@@ -6,7 +6,8 @@
 
 /// Reads a date in one of the three forms, as seconds since 1970. A date before 1970 counts as 0.
 ///
-/// `now` decides about the century of a year with two digits: one that would be more than 50 years ahead lies in the past.
+/// If the year has two digits, `now` decides about its century: a year that would be more than 50 years in the
+/// future is taken as one in the past.
 pub fn parse_date(text: &[u8], now: u64) -> Option<u64> {
     match text {
         [a, b, c, b',', b' ', rest @ ..] if is_day(&[*a, *b, *c]) => fixed(rest),

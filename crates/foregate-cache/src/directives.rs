@@ -158,7 +158,7 @@ fn split(member: &[u8]) -> (&[u8], Argument<'_>) {
 }
 
 /// Reads the directives of a targeted field. `None` if the field is missing or empty, is not a dictionary, or
-/// has a known directive whose value has a wrong type.
+/// has a known directive with a value of a wrong type.
 fn targeted(headers: &HeaderList, target: &str) -> Option<ResponseControl> {
     let mut lines = headers.get_all_name(target.as_bytes());
     let first = lines.next()?;

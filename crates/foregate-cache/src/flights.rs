@@ -45,11 +45,11 @@ pub struct FlightLimits {
     pub largest: u64,
     /// Bytes that are kept for followers of a body that turns out to be longer than `largest`.
     pub window: u64,
-    /// The most bytes that all fetches together keep. Beyond that, a response of known length is not shared, and of
-    /// a response of unknown length only a window is kept.
+    /// The most bytes that all fetches together keep. Beyond that, a response of known length is not shared. Of a
+    /// response of unknown length, only a window is kept.
     pub total: usize,
-    /// After a response that could not be shared, requests for it do not wait for each other for this long, in
-    /// milliseconds.
+    /// For this many milliseconds after a response could not be shared, requests under its key do not wait for each
+    /// other.
     pub mark: u64,
 }
 
@@ -95,8 +95,9 @@ pub enum FlightPart {
     Lead(Lead),
     /// Another request fetches, and this one follows the fetch.
     Follow(Follow),
-    /// The last response could not be shared, so this request fetches for itself and waits for no other. If its response is stored after all,
-    /// [`Flights::unmark`] ends this state early. `Some` if the last response was not stored: the reason.
+    /// The last response could not be shared, so this request fetches for itself and waits for no other. If the
+    /// response to this request is stored after all, [`Flights::unmark`] ends this state early. If the last response
+    /// was not stored, the value is the reason.
     Alone(Option<NotStored>),
     /// The object has been stored since the caller looked for it.
     Found(Arc<Object>),
@@ -190,8 +191,8 @@ impl Flights {
     }
 }
 
-/// The key under which a follower has to join again if the response is another variant: it was selected by
-/// other values of the selecting fields. `None` if the response fits the follower's request.
+/// The key under which a follower has to join again if the response is a variant for other values of the
+/// selecting fields than those in the follower's request. `None` if the response fits the follower's request.
 pub fn other_variant(head: &StoredHead, address: Key, request: &HeaderList, secret: &Secret) -> Option<Key> {
     let vary = head.vary.as_ref()?;
     let variant = vary.names.variant(request, secret);

@@ -98,8 +98,8 @@ impl Key {
         Self(bits)
     }
 
-    /// The place at which a variant with this key is stored under one generation of the list of selecting fields.
-    /// Keys are hashes, so the places next to a key never belong to another key.
+    /// The key under which the map of a store has a variant with this key, for one generation of the list of
+    /// selecting fields. The generation is added to the key. Keys are hashes, so the sum is never another key.
     #[must_use]
     pub fn of_generation(self, generation: u64) -> Self {
         Self(self.0.wrapping_add(u128::from(generation) << 32))
@@ -225,7 +225,7 @@ pub enum Parameters {
 }
 
 impl QueryRule {
-    /// Writes the query for the key into `out`, which is cleared first. Returns true if there is one.
+    /// Writes the query for the key into `out`, which is cleared first. Returns false if the key has no query.
     ///
     /// The origin should get this query, too. If the origin sees a parameter that is not part of the key, one
     /// client can choose the response that all others get. A parameter with a `;` always counts, since some origins

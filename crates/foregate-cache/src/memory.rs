@@ -186,8 +186,8 @@ impl Memory {
         };
         let slot = Slot::Object(Arc::clone(&object));
         self.shard(place).lock().insert(place, slot, |slot| self.is_useless(slot, now));
-        // Check again: after the first check, a purge may have come, and a sweep may have passed this place before the
-        // object was inserted and forgotten the purge.
+        // Check again. Since the first check, there may have been a purge. A sweep may have looked at this place before
+        // the object was inserted, and may then have removed the purge.
         let admitted = self.floors.admits(&object);
         if !admitted {
             self.remove_at(place, &object);
@@ -238,8 +238,8 @@ impl Memory {
     }
 
     /// Removes the responses of an address with all variants, after a request that has changed it (RFC 9111, section
-    /// 4.4). `filling` is true while a response for the address is being fetched: that fetch began too early, so its
-    /// response is not stored.
+    /// 4.4). `filling` is true while a response for the address is being fetched. That fetch began before the
+    /// change, so its response is not stored.
     pub fn invalidate(&self, key: Key, filling: bool) {
         // If the address varies, it suffices to remove the list of selecting fields: lookups only find variants through
         // the list, and a later list has another generation.

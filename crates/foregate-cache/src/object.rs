@@ -43,8 +43,8 @@ pub enum Outage {
 }
 
 impl Object {
-    /// Makes an object. `sequence` is the number of the latest purge when its fetch or its last validation began:
-    /// later purges concern the object.
+    /// Makes an object. `sequence` is the number of the latest purge when its fetch or its last validation began.
+    /// Purges with higher numbers apply to the object.
     pub fn new(head: StoredHead, body: Body, key: Key, text: &KeyText, sequence: Sequence) -> Self {
         Self {
             head,

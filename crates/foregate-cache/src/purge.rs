@@ -57,7 +57,7 @@ pub enum Purge<'a> {
     Address(&'a Uri<'a>),
     /// Responses with a tag.
     Tag(Tag),
-    /// Responses of one scheme, host and port whose `path?query` begins with the bytes of the address's
+    /// Responses of one scheme, host and port with a `path?query` that begins with the bytes of the address's
     /// `path?query`.
     Prefix(&'a Uri<'a>),
 }
@@ -85,8 +85,8 @@ impl Selected {
 pub enum Strength {
     /// The responses are gone.
     Hard,
-    /// The responses are stale: they are validated before use, and are still served in cases in which stale
-    /// responses are.
+    /// The responses become stale. They are validated before use, but may still be served in the cases in which
+    /// any stale response may be served.
     Soft,
 }
 
@@ -107,7 +107,7 @@ pub struct Floors {
     /// The number of the latest purge.
     latest: AtomicU64,
     tables: RwLock<Tables>,
-    /// The lowest number of an object in a tier that no sweep looks through, plus 1. 0 if there is no such object.
+    /// The lowest number of the objects in the tiers that sweeps do not look through, plus 1. 0 without such objects.
     kept: AtomicU64,
 }
 
@@ -225,8 +225,8 @@ impl Floors {
         tables.swept = tables.swept.max(highest);
     }
 
-    /// Keeps the floors above this number when sweeps end: this is the lowest number of an object in a tier that no
-    /// sweep looks through.
+    /// Keeps the floors above the number `lowest` when sweeps end. `lowest` is the lowest number of the objects in a
+    /// tier that sweeps do not look through.
     pub fn keep_above(&self, lowest: Sequence) {
         self.kept.store(lowest.0.saturating_add(1), Ordering::Release);
     }
@@ -287,8 +287,8 @@ impl Floors {
         tables.hard.len() + tables.soft.len()
     }
 
-    /// Returns whether a sweep is due: since `before`, the count of purges has passed a multiple of `SWEEP_AFTER`.
-    /// If several callers purge at the same time, only one of them gets `true`.
+    /// Returns whether a sweep is due: a multiple of `SWEEP_AFTER` is between the number `before` and the number of the
+    /// latest purge. If several callers purge at the same time, only one of them gets `true`.
     pub fn is_sweep_due(&self, before: Sequence) -> bool {
         self.begin().0 / SWEEP_AFTER > before.0 / SWEEP_AFTER
     }

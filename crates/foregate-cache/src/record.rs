@@ -16,8 +16,8 @@ use crate::stored::{Life, StoredHead};
 use crate::tags::Tag;
 use crate::vary::{Variant, Vary, VaryNames};
 
-/// The version of the format of heads. Each change of the format raises it, and the version of the disk tier
-/// with it.
+/// The version of the format of heads. Each change of the format raises this version, and also the version of
+/// the disk tier.
 pub const RECORD_FORMAT: u32 = 1;
 /// The most fields of a head: more than any parser lets through.
 const MAX_FIELDS: u32 = 4096;
@@ -65,8 +65,8 @@ impl Object {
         from.0.is_empty().then(|| Self::restored(head, body, key, text, sequence, outdated))
     }
 
-    /// Gives a response of another process a number of this process: all purges of this process up to that number
-    /// have been compared with the response.
+    /// Gives a response of another process the number of a purge of this process. The caller must have compared the
+    /// response with all purges of this process up to that number.
     #[must_use]
     pub fn current_from(mut self, sequence: Sequence) -> Self {
         self.sequence = sequence;

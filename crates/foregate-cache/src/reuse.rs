@@ -98,7 +98,7 @@ impl Failure {
 }
 
 impl StoredHead {
-    /// Returns whether this response, whose validation failed, is served in place of the failure (RFC 5861, section
+    /// Returns whether this response is served in place of the failure of its validation (RFC 5861, section
     /// 4).
     pub fn covers_failure(&self, failure: Failure, now: CacheTime) -> bool {
         let life = &self.life;

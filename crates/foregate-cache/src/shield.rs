@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 8 << 20;
 /// The index of the node that asks the origin for a key with this text. It is chosen by rendezvous hashing of
 /// the address: the variants of a response, and its keys with different additions, have the same owner. When a
 /// node joins or leaves, the owner changes only for the addresses that this node takes over or gives up. `None`
-/// for a text that is no key, and without nodes.
+/// if the text is no key, or if there are no nodes.
 pub fn owner<'n>(nodes: impl IntoIterator<Item = &'n str>, text: &[u8]) -> Option<usize> {
     let address = ResponseAddress::read(text)?.address;
     let weight =
@@ -44,8 +44,8 @@ pub struct PurgeLog {
 /// The purges after a number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PurgesSince {
-    /// The number from which the next call goes on: that of the last of these purges, or of the whole log if there
-    /// are no more.
+    /// The number with which the next call continues. If the log has more purges, it is the number of the last one
+    /// in `purges`; otherwise it is the latest number in the log.
     pub until: u64,
     /// The purges, for [`Floors::repeat`](crate::Floors::repeat). `None` if the log has forgotten some of them.
     pub purges: Option<Vec<Arc<[u8]>>>,

@@ -157,7 +157,7 @@ fn permitted(demands: &Demands, status: u16, control: &ResponseControl) -> Resul
     Ok(())
 }
 
-/// Returns whether a status is one of RFC 9110 whose caching rules this cache fully implements, for
+/// Returns whether a status is one of RFC 9110 with caching rules that this cache fully implements, for
 /// `must-understand`.
 fn is_understood(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300..=303 | 307 | 308 | 404 | 405 | 410 | 414 | 501)

@@ -67,7 +67,7 @@ pub struct Life {
     /// The lifetime: how long the response is fresh (RFC 9111, section 4.2.1).
     pub(crate) lifetime: u64,
     /// How long after its lifetime the response may be served while it is validated. `stale_if_error` is the time
-    /// for responses whose validation has failed.
+    /// for responses with a failed validation.
     pub(crate) stale_while_revalidate: u64,
     pub(crate) stale_if_error: u64,
     /// `no-cache`: never used without validation.

@@ -43,8 +43,8 @@ pub(crate) fn members(value: &[u8]) -> Members<'_> {
 
 pub(crate) struct Members<'a> {
     rest: Option<&'a [u8]>,
-    /// Cleared once a quoted string has no end. Further quotes are then not searched for their ends, so that each
-    /// byte is looked at twice at most.
+    /// False after a quoted string without a closing quote. Closing quotes are then no longer searched for, so that
+    /// each byte is looked at twice at most.
     quotes: bool,
 }
 

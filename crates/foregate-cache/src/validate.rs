@@ -48,7 +48,7 @@ pub fn refresh(
     is_same(stored, response).then(|| update(asked, stored, response, policy, secret))
 }
 
-/// Updates a stored response, whose body has this length, by a 200 to a HEAD. `None` if the resource has
+/// Updates a stored response, with a body of this length, by a 200 to a HEAD. `None` if the resource has
 /// changed: the stored response is stale from now on.
 pub fn refresh_by_head(
     asked: &AnsweredRequest<'_>,

@@ -54,11 +54,12 @@ impl AcceptEncoding {
         named.or(self.others).unwrap_or(0)
     }
 
-    /// The coding with the highest quality, and the first of several with the same quality. `None` for the plain
-    /// body.
+    /// The coding with the highest quality. If several codings have it, the first of them. `None` if the plain body
+    /// is to be sent.
     pub fn choose<T: Copy>(&self, codings: &[(ContentCoding, T)]) -> Option<(ContentCoding, T)> {
         let mut best = None;
-        // The plain body only wins against a coding if its quality is higher. It may be sent even with quality 0.
+        // The plain body wins against a coding only if the quality of the plain body is higher. Even with quality 0,
+        // the plain body may be sent if no coding is acceptable.
         let mut least = self.identity.unwrap_or(0).max(1);
         for &(coding, with) in codings {
             let quality = self.quality(coding);
@@ -70,7 +71,7 @@ impl AcceptEncoding {
         best
     }
 
-    /// The codings whose quality is at least that of the plain body, sorted by quality, the highest first. Codings
+    /// The codings with at least the quality of the plain body, sorted by quality, the highest first. Codings
     /// with the same quality keep their order.
     pub fn order(&self, codings: &[ContentCoding]) -> Vec<ContentCoding> {
         let least = self.identity.unwrap_or(0).max(1);

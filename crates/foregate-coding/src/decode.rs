@@ -17,7 +17,7 @@ const BURST: usize = 64 * 1024;
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// The base-2 logarithm of the largest window that gzip and deflate have.
 const DEFLATE_WINDOW_LOG: u8 = 15;
-/// The memory of the inflater in bytes, without its buffers: the window and the tables of codes.
+/// The memory of the inflater in bytes: its window and its tables of codes, but not its buffers.
 const INFLATE_MEMORY: usize = 48 * 1024;
 
 /// The bytes that one call of a codec has read and written.

@@ -27,9 +27,9 @@ const STREAM_WINDOW_LOG: u32 = 18;
 const DEFLATE_LEAST_WINDOW_LOG: u32 = 9;
 const BROTLI_LEAST_WINDOW_LOG: u32 = 10;
 const ZSTD_LEAST_WINDOW_LOG: u32 = 10;
-/// From this level on, brotli copes badly with small windows: its search needs 32 MiB for windows of up to 64
-/// KiB, and for windows below 1 MiB it finds so little that the output is half as large again as at lower
-/// levels. So these levels get a window of at least 1 MiB.
+/// From this level on, brotli copes badly with small windows. For windows of up to 64 KiB, its search needs
+/// 32 MiB. For windows below 1 MiB, the output is 1.5 times as large as at lower levels. So these levels get a
+/// window of at least 1 MiB.
 const BROTLI_DEEP_LEVEL: u32 = 5;
 const BROTLI_DEEP_LEAST_WINDOW_LOG: u32 = 20;
 
@@ -74,8 +74,8 @@ pub(super) struct Encoder {
     coding: ContentCoding,
     level: u32,
     length: Option<u64>,
-    /// `true` if the body was flushed before its length was known. It is a stream then, and holds its memory for
-    /// long.
+    /// `true` if the body was flushed before its length was known. The body then counts as a stream: its encoder
+    /// probably holds memory for long.
     streams: bool,
     /// Input that is gathered before it is encoded.
     gathered: Vec<u8>,

@@ -11,15 +11,15 @@
 //! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | 4 MiB at level 3, 6 at 6, with a window of 2 MiB; 12 at 9, with one of 1 MiB |
 //!
 //! The encoders of `br` and `zstd` gather up to 64 KiB before they begin, so that they know the length of most
-//! bodies. A body that is flushed before that is a stream, with a window of 256 KiB. `bench/RESULTS.md`
-//! compares all levels with the command-line programs of these codings.
+//! bodies. If a body is flushed before that, it counts as a stream and gets a window of 256 KiB.
+//! `bench/RESULTS.md` compares all levels with the command-line programs of these codings.
 //!
-//! Encoders write once they have gathered enough, and everything on a
-//! [`flush`](BodyFilter::flush). Their windows shrink with the length of the body if it is known.
+//! Encoders write output once they have gathered enough of it. On a [`flush`](BodyFilter::flush), they write all
+//! output that they hold. If the length of the body is known, a shorter body gets a smaller window.
 //!
-//! Decoders are strict: a body that ends early, has another form, or goes on after its end is broken off. Only gzip
-//! members and zstd frames may follow each other. An empty body is valid. [`Limits`] bound the ratio of output
-//! to input.
+//! Decoders are strict: they break off a body that ends early, is malformed, or has more bytes after the end of
+//! the encoded data. Several gzip members or zstd frames may follow each other. An empty body is valid.
+//! [`Limits`] bound the ratio of output to input.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -178,7 +178,7 @@ fn decoding(name: &'static str, coding: ContentCoding, limits: Limits, behind: B
     Filtered { name, filter, budget: budget + REST_ROOM, keeps_length: false, dry: false }
 }
 
-/// A filter that applies a coding. Its budget is the most that it holds.
+/// A filter that applies a coding. Its budget is the most memory that the filter holds.
 ///
 /// A level out of range counts as the nearest valid one. If the length of the body is known, a short body needs
 /// less memory; a wrong length does no harm. Nothing is allocated before the first byte arrives, so an encoder
@@ -195,11 +195,11 @@ pub fn encoder(name: &'static str, coding: ContentCoding, level: u32, length: Op
 }
 
 /// Puts a decoder for the coding that `content_encoding` names before a filter that needs the plain body.
-/// `identity` and no coding need no decoder. `None` if the coding is not supported, so that the step can
-/// decide.
+/// `identity` and no coding need no decoder. `None` if the coding is not supported: the step then decides how
+/// the response continues.
 ///
 /// The step that uses the result removes `content-encoding` by an edit. If the filter bails out, the rest of
-/// the body passes decoded.
+/// the body continues in decoded form.
 pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limits) -> Option<Filtered> {
     let coding = match content_encoding.map(<[u8]>::trim_ascii) {
         None | Some(b"") => return Some(filtered),

@@ -150,7 +150,7 @@ fn unmet(assert: &Assert, answer: &Answer, body: &LazyBody, variables: &Variable
         (Predicate::Exists, found) => found.is_some(),
         (_, None) => return (!assert.not).then(|| format!("{}: it is not there", name(&assert.query))),
         (predicate, Some(Value::Array(values))) if matches!(assert.query, Query::Header(_)) => {
-            // It is enough if one of several fields with this name meets the predicate, or their joined values.
+            // It is enough if one of several fields with this name meets the predicate, or if their joined values do.
             let joined = Value::from(values.iter().map(text).collect::<Vec<_>>().join(", "));
             values.iter().any(|value| meets(predicate, value, variables))
                 || meets(predicate, &joined, variables)

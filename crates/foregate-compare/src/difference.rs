@@ -8,7 +8,7 @@ use crate::answer::{Answer, Decoded, Fields, Outcome};
 use crate::json;
 use crate::rules::{Rules, is_built_in};
 
-/// Fields whose value is a list without an order.
+/// Fields with unordered lists as values.
 const LISTS: [&str; 12] = [
     "vary",
     "allow",

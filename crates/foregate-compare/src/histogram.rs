@@ -36,7 +36,7 @@ impl Histogram {
         self.all
     }
 
-    /// The time that a share of all times, from 0 to 1, does not exceed. Zero if there are no times.
+    /// The time that the fraction `share` (from 0 to 1) of all times does not exceed. Zero if there are no times.
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = ((self.all as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;

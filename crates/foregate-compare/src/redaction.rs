@@ -8,7 +8,7 @@ use sha2::Sha256;
 use crate::answer::{Answer, Outcome};
 use crate::difference::{Class, Difference};
 
-/// Fields whose values are never shown.
+/// Fields with values that are never shown.
 const SECRET: [&str; 8] = [
     "authorization",
     "proxy-authorization",

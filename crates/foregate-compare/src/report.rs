@@ -54,8 +54,9 @@ pub struct Times {
     pub p90: [f64; 2],
     /// The time that 99 per cent of the answers do not exceed, of the old and of the new system.
     pub p99: [f64; 2],
-    /// `true` if the new system takes clearly longer: half as long again and 5 ms more in the median, or twice as
-    /// long in the slowest tenth. It takes at least 20 comparisons.
+    /// `true` if the new system is clearly slower. Either its `p50` is more than 1.5 times that of the old system,
+    /// or its `p90` is more than twice that of the old system. In both cases the increase must exceed 5 ms. With
+    /// fewer than 20 comparisons, this is always `false`.
     pub slower: bool,
 }
 

@@ -23,7 +23,7 @@ const BUILT_IN: [&str; 17] = [
     "tracestate",
 ];
 
-/// Fields whose names have one of these ends identify a request.
+/// A field identifies a request if its name has one of these ends.
 const REQUEST_IDS: [&str; 5] = ["request-id", "correlation-id", "trace-id", "span-id", "requestid"];
 
 /// The most names that may be ignored in addition to the built-in ones.
@@ -103,7 +103,8 @@ impl Rules {
         }
     }
 
-    /// The rules for requests to the origin. They have the names that begin with `request`, without that word.
+    /// The rules for requests to the origin: those for names that begin with `request`. The word is removed from
+    /// the names.
     pub(crate) fn of_requests(&self) -> Self {
         let named = self.ignored.iter().filter_map(|name| name.0.strip_prefix("request "));
         Self { ignored: named.map(|name| Name(name.to_owned())).collect(), ..self.clone() }

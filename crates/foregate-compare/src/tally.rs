@@ -24,7 +24,8 @@ pub(crate) const OTHERS: &str = "(others)";
 pub(crate) struct Part {
     pub class: Class,
     pub name: String,
-    /// The number of comparisons of old and new that differ in this part. `noise` counts those of old and old.
+    /// The number of comparisons between the two systems that differ in this part. `noise` is the number of
+    /// comparisons between two answers of the old system that do.
     pub raw: u64,
     pub noise: u64,
     /// The first difference, and the number of its sample.
@@ -74,8 +75,8 @@ impl Route {
         all
     }
 
-    /// Returns true if the differences of a part are noise, by the rule of Diffy: unless old and new differ in the
-    /// part clearly more often than two answers of the old system do.
+    /// Returns true if the differences of a part are noise, by the rule of Diffy: the old and the new system do not
+    /// differ in the part clearly more often than two answers of the old system do.
     pub fn is_noise(&self, part: &Part) -> bool {
         if part.noise == 0 || self.learned == 0 || self.compared == 0 {
             return false;

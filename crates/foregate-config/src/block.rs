@@ -30,8 +30,8 @@ pub struct Decoder<'p> {
 /// The nodes of a block that fit its table.
 pub type Nodes<'t> = Vec<(&'static Key, Item<'t>)>;
 
-/// Nodes of modules, each with the number of its key. A node that turns off an inherited key need not fit its
-/// table.
+/// Nodes of modules, each with the number of its key. A node that turns off an inherited key need not fit the
+/// table of the key.
 pub type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
 
 /// The result of checking a node against its key.
@@ -353,7 +353,7 @@ impl<'p> Decoder<'p> {
         self.entry(item, entry, None, read)
     }
 
-    /// Like [`Self::read`], for a key whose arguments may be secrets: messages do not show them.
+    /// Like [`Self::read`], for a key with arguments that may be secrets: messages do not show them.
     pub fn read_secret<T>(
         &mut self,
         item: Item<'_>,
@@ -531,7 +531,7 @@ fn written(item: Item<'_>, entry: EntryRef<'_>, key: Option<&Key>) -> String {
 }
 
 /// The text that messages show for the value of the property `prop`, or of an argument if `prop` is `None`. If
-/// one argument of a key may be a secret, none is shown, since arguments are easily mixed up.
+/// one argument of a key may be a secret, no argument is shown, since arguments are easily mixed up.
 fn unless_secret<'v>(key: Option<&Key>, prop: Option<&str>, written: &'v str) -> &'v str {
     let is_secret = key.is_some_and(|key| key.secrets.contains(&prop.unwrap_or_default()));
     if is_secret { HIDDEN } else { written }

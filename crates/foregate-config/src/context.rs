@@ -163,8 +163,8 @@ pub(super) fn host_place(place: Place) -> problem::Place {
     problem::Place { file: place.file, span: Span { start: place.start, len: place.length } }
 }
 
-/// Finds the range of a part of a text within its literal in the file. `None` if it is unknown, for example
-/// after a reference.
+/// Converts the range of a part of a text to a range in the literal of the text in the file. `None` if that is
+/// not possible, for example after a reference.
 fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>> {
     if literal.is_empty() {
         return None;
@@ -278,14 +278,15 @@ fn variable_at(text: &str, start: usize) -> &str {
     rest.get(..length).unwrap_or_default()
 }
 
-/// The advice for a condition that is written for another proxy. `has` finds typical signs in the text.
+/// The advice for a condition that is written for another proxy. `has` searches the text for a word that is
+/// typical of conditions of another proxy.
 fn language(text: &str, has: impl Fn(&str, &str) -> bool) -> Option<String> {
     let text = text.trim_start();
     let (_, instead) = LANGUAGES.iter().find(|(signs, _)| signs.iter().any(|sign| has(text, sign)))?;
     Some((*instead).to_owned())
 }
 
-/// Typical signs of conditions of other proxies, each with the way to write the condition here.
+/// Words that are typical of conditions of other proxies, each with the way to write the condition here.
 const LANGUAGES: &[(&[&str], &str)] = &[
     (
         &["Host(", "HostSNI(", "HostRegexp("],

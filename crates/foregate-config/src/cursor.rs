@@ -88,7 +88,7 @@ pub fn cursor(source: &str, at: usize) -> Cursor {
         if matches!(token, Token::LineComment | Token::BlockComment) && start < at && at <= end {
             return walk.place(CursorSpot::Comment, span);
         }
-        // If a `{` or `;` follows a name without a space, a cursor between them still belongs to the name.
+        // If a `{` or `;` directly follows a name, a cursor directly before it still belongs to the name.
         if token == Token::End || start > at || is_here {
             let is_value = is_text && is_here;
             let span = if is_value { span } else { Span::new(at, at) };

@@ -71,7 +71,7 @@ pub(crate) fn of(
     in_words(&places, at_top)
 }
 
-/// Like [`of`], for a key whose name is spelled differently.
+/// Like [`of`], for a key with a differently spelled name.
 pub(crate) fn of_spelling(name: &str, keys: Keys<'_>) -> Option<String> {
     let mut found = None;
     walk_keys(keys.all(), &mut |_, key| {
@@ -199,7 +199,7 @@ pub(crate) fn as_property(key: &Key, generic: &[Prop], of: Item<'_>, item: Item<
 const TOP: &str = "at the top of the file";
 
 /// Adds the places of a name within the block of `key`. `level` says in words where the outermost key belongs.
-/// It is empty if there are several such places.
+/// `level` is empty if the outermost key belongs in several places.
 fn find(
     name: &str,
     key: &'static Key,

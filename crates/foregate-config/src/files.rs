@@ -63,7 +63,7 @@ pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Wrong {
     }
 }
 
-/// The file in `folder` whose name is most similar to that of `path`.
+/// The file in `folder` with the name most similar to that of `path`.
 fn near_file(folder: &Path, path: &Path) -> Option<String> {
     /// The most files of a folder that are looked at, since a folder may have any number.
     const MOST: usize = 1_000;

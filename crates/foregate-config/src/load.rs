@@ -181,7 +181,7 @@ impl Tree {
         stack: &mut Vec<PathBuf>,
         problems: &mut Problems,
     ) -> std::io::Result<Option<u32>> {
-        // The first file may be a pipe from a shell, whose name cannot be resolved.
+        // The first file may be a pipe from a shell: its name cannot be resolved.
         let same = match path.canonicalize() {
             Err(_) if stack.is_empty() => path.to_owned(),
             found => found?,

@@ -33,7 +33,7 @@ pub trait Upstreams {
     /// There is none, or the host has no upstreams.
     fn find(&self, name: &str) -> Result<UpstreamId, Wrong>;
 
-    /// Like [`find`](Self::find), for a key whose steps choose the upstream of a request. A host may require more
+    /// Like [`find`](Self::find), for a key with steps that choose the upstream of a request. A host may require more
     /// of such an upstream. By default, it does not.
     ///
     /// # Errors
@@ -63,11 +63,12 @@ pub struct Modules<'t> {
     impossible: Vec<Problem>,
     /// The plans, by the settings of all keys and by whether an upstream is asked.
     plans: Map<(Vec<u32>, bool), Arc<Plan>>,
-    /// By the index of settings: the values that their expressions read, each with the place of the node that reads
-    /// it.
+    /// For settings, by their index: the values that their expressions read. With each value comes the place of the
+    /// node that reads the value.
     reads: Map<u32, Vec<(u16, Place)>>,
-    /// By the place of a node (file and offset) and a value that it reads: the place, and true if a step writes the
-    /// value on some route with this node. A node in an outer block belongs to all routes within.
+    /// For a node and a value that the node reads: the place of the node, and true if a step writes the value on some
+    /// route with this node. The key has the node's file and offset, and the name of the value. A node in an outer
+    /// block belongs to all routes within that block.
     written: BTreeMap<(u32, u32, &'static str), (Place, bool)>,
 }
 
@@ -458,7 +459,7 @@ impl<'t> Modules<'t> {
         compiled.map_err(tell).ok()
     }
 
-    /// Compiles a condition whose text the host has made.
+    /// Compiles a condition from a text that the host has made.
     ///
     /// # Errors
     ///

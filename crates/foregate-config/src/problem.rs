@@ -109,7 +109,7 @@ impl Problems {
         self.count() == self.missing
     }
 
-    /// Adds a warning about a valid part of the configuration that has no effect, or another effect than it seems.
+    /// Adds a warning about a valid part of the configuration that has no effect, or an unexpected effect.
     pub fn warn(&mut self, warning: Problem) {
         if self.warnings.len() < PROBLEMS_LIMIT {
             let warning = self.without_values(warning);

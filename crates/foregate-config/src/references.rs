@@ -110,8 +110,9 @@ impl Reference {
         covered.contains(&true).then_some(covered)
     }
 
-    /// Returns true if an occurrence of the value, in upper or lower case, is no coincidence. Short values and
-    /// short words of letters only count if they stand alone, and words only if upper and lower case match as well.
+    /// Returns true if an occurrence of the value in a text, regardless of case, is no coincidence. If the value is
+    /// shorter than [`SHORT`], or is a word of letters shorter than [`LONG`], the occurrence must stand alone. For
+    /// such a word of letters, the case has to match, too.
     fn is_meant(&self, text: &str, part: &Range<usize>) -> bool {
         let is_word = is_letters(&self.lower);
         if self.lower.len() >= LONG || self.lower.len() >= SHORT && !is_word {
@@ -137,9 +138,11 @@ impl Reference {
         found
     }
 
-    /// Returns true if a range of a text reveals a part of the value. Words of letters reveal nothing. Other text
-    /// does if it is half of the value, or if it has a digit and is long, or stands alone both in the text and in
-    /// the value.
+    /// Returns true if a range of a text reveals a part of the value. A word of letters reveals nothing. Other text
+    /// reveals a part in these cases:
+    /// - It is at least half as long as the value.
+    /// - It has a digit and at least [`LONG`] bytes.
+    /// - It has a digit and stands alone both in the text and in the value.
     fn is_part(&self, lower: &str, part: &Range<usize>) -> bool {
         // A range that begins or ends within a letter of several bytes counts as revealing.
         let Some(run) = lower.get(part.clone()) else { return true };

@@ -142,8 +142,8 @@ impl Decoder<'_> {
     }
 }
 
-/// The known name that was probably meant. If the name is a key of another block, only its plural or singular
-/// counts.
+/// The known name that was probably meant. If the name is a key of another block, only the plural or singular of
+/// the name is accepted.
 fn near(name: &str, known: &[&'static str], is_key: bool) -> Option<&'static str> {
     let spelling = known.iter().copied().find(|known| foreign::is_spelling_of(known, name));
     spelling.or_else(|| {

@@ -27,8 +27,9 @@ pub fn at(wrong: Wrong, place: Place) -> Problem {
 ///
 /// # Errors
 ///
-/// The variable is not set, the file cannot be read, a `${env:` is not closed, or the word is unknown: a mistyped
-/// reference to a secret must not become a secret that the file shows.
+/// The variable is not set, the file cannot be read, a `${env:` or `${file:` is not closed, or the word before
+/// the colon is unknown. Without the last error, a mistyped reference to a secret would itself be used as the
+/// secret.
 pub fn expand<'t>(
     text: &'t str,
     base: &Path,

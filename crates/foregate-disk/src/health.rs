@@ -29,7 +29,8 @@ pub(crate) struct Health {
 struct Errors {
     recent: Vec<Instant>,
     back_off: Option<Duration>,
-    /// The end of the last back-off. One error within [`WINDOW`] after it begins the next back-off at once.
+    /// The end of the last back-off. A single error less than [`WINDOW`] after this moment is enough to begin the
+    /// next back-off.
     ended: Option<Instant>,
 }
 

@@ -13,8 +13,8 @@ use crate::place::Place;
 /// of two.
 const SHARDS: usize = 64;
 
-/// The part of a key that the index keeps. Two keys with the same fingerprint displace each other. A lookup
-/// never takes one for the other, since the whole key is compared with the record.
+/// The part of a key that the index keeps. Objects with the same fingerprint displace each other. A
+/// lookup never returns the wrong one of them, since the whole key is compared with the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint(u64);
 
@@ -125,7 +125,7 @@ impl Index {
         Some(entry.remove().0.place)
     }
 
-    /// Removes all places of a slot whose segment cannot be read.
+    /// Removes all places of a slot with an unreadable segment.
     pub(crate) fn remove_slot(&self, slot: u16) {
         for shard in &self.shards {
             let mut shard = shard.lock();

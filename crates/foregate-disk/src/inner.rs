@@ -126,7 +126,8 @@ impl Inner {
         self.lowest.lower(sequence.get());
     }
 
-    /// Lets floors below all remaining objects go. To be called after a segment was removed or sealed.
+    /// Permits the removal of the floors that are below all remaining objects. To be called after a segment was
+    /// removed or sealed.
     pub(crate) fn raise(&self, writer: &Writer) {
         if self.recovering.load(Ordering::Relaxed) {
             return;
@@ -272,7 +273,7 @@ impl Inner {
     pub(crate) fn record_purge(&self, purge: &[u8]) -> io::Result<()> {
         let mut journal = self.journal.lock();
         match &mut *journal {
-            // The writer soon makes a new journal with all floors. Until then, there must be none, so that
+            // The writer soon makes a new journal with all floors. Until then, there must be no journal, so that
             // the next process uses no stored object. After a failed start, the journal of the previous
             // process may still be there.
             None => {

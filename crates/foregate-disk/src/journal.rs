@@ -109,8 +109,8 @@ impl Journal {
         floors: &Floors,
     ) -> io::Result<Self> {
         let seed = Seed::new(store, b'p', 0);
-        // Read the number before the floors. A purge in between is then among the floors, and its number is not
-        // missing.
+        // Read the latest number before the floors. In the other order, a purge in between would be covered by the
+        // number, but missing among the floors.
         let latest = floors.begin().get();
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&latest.to_le_bytes());

@@ -2,8 +2,8 @@
 //!
 //! Objects up to 1 MiB are stored in segments: append-only files that all stay open. So a hit is one read, and an
 //! eviction is one `unlink` for thousands of objects. Larger objects are stored in files of their own, which get their
-//! names when they are complete. The index in memory has 16 bytes for each object. At the start, it is read from
-//! tables of contents in the background; lookups are answered meanwhile.
+//! names when they are complete. The index in memory has 16 bytes for each object. At the start of the process, the
+//! index is filled from the segments' tables of contents in the background; lookups are answered meanwhile.
 //!
 //! - **No wrong content is served.** All bytes have checksums that are seeded with their place. Keys are compared as
 //!   text. A record that fails a check is a miss.

@@ -1,5 +1,5 @@
-//! The lowest sequence of an object on the disks. When the sweeps of the RAM tier end, floors above it must be
-//! kept.
+//! The lowest sequence of the objects on the disks. When the sweeps of the RAM tier end, floors above this
+//! sequence must be kept.
 
 use std::sync::Arc;
 

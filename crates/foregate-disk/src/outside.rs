@@ -1,4 +1,5 @@
-//! A directory that another process holds: its identity, its purges, and purges for it.
+//! Access to a directory that another process holds. This process reads the identity and the purges of the
+//! directory, and leaves purges for the process that holds the directory.
 //!
 //! During an upgrade, two processes serve clients with the same contents, and one of them holds the directory.
 //! Each learns the purges of the other: the holder reads the [inbox], and the other process reads the holder's
@@ -18,7 +19,7 @@ use crate::inbox;
 use crate::journal::{Journal, JournalStamp};
 use crate::store_file::{Checkpoint, StoreFile, StoreFileState};
 
-/// How often leaving a purge is tried while the inbox is locked, and the pause between two attempts.
+/// The most attempts to leave a purge while the inbox is locked, and the pause between two attempts.
 const ATTEMPTS: usize = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -50,7 +51,7 @@ pub struct StoreIdentity {
 }
 
 impl OutsideDirectory {
-    /// Opens a directory whose purges are known up to the number `known`.
+    /// Opens a directory. Its purges are known up to the number `known`.
     ///
     /// # Errors
     /// The folder cannot be opened.
@@ -69,7 +70,7 @@ impl OutsideDirectory {
     }
 
     /// Reads the identity of the store. `None` if there is no store that can be used. Purges up to now count as
-    /// known. It blocks.
+    /// known. This call blocks.
     pub fn identity(&self) -> Option<StoreIdentity> {
         let blocking = self.directory.blocking();
         let StoreFileState::Store(store) = StoreFile::find(blocking).ok()? else { return None };

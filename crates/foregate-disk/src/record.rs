@@ -182,8 +182,8 @@ impl Record {
 
     /// The body as an allocation of its own, unless the rest of the record adds little to it.
     pub(crate) fn body(&self, bytes: Vec<u8>) -> Vec<Bytes> {
-        /// If the body is this many times longer than the rest of its record, it is not copied, and keeps the rest in
-        /// memory.
+        /// If the body is at least this many times as long as the rest of its record, the body is not copied. It is then
+        /// a slice of the whole record, so the rest of the record stays in memory with it.
         const MUCH: usize = 8;
         if self.body.is_empty() {
             return Vec::new();
@@ -198,8 +198,8 @@ impl Record {
 /// Selecting fields of the variants of an address, the latest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct VariantList {
-    /// A number that goes into the places of the variants, so that a new list never leads to variants of an older
-    /// list.
+    /// The keys under which the variants are stored depend on this number. A new list gets another number, so that
+    /// it never leads to variants of an older list.
     pub(crate) generation: u64,
     pub(crate) names: Vec<foregate_cache::VaryNames>,
 }

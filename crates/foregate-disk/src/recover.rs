@@ -126,8 +126,8 @@ fn enter(inner: &Inner, entry: &ContentsEntry, slot: u16) {
                 let serial = segment.serial_at(other.offset());
                 segment.number >= inner.first_number || serial.is_none_or(|serial| serial > entry.serial)
             });
-        // Files of earlier processes are entered after all records. So a file that is here already was
-        // written by this process, and is newer.
+        // Files of earlier processes are entered after all records. So a file that is in the index already was
+        // written by this process, and is newer than the record.
         if newer || other.as_big().is_some() || inner.index.replace(fingerprint, other, Some(place)) {
             return;
         }

@@ -223,8 +223,8 @@ impl Segment {
         Ok(Some(entries))
     }
 
-    /// Reads the records one by one, up to the first damaged or incomplete one. The second value is
-    /// the end of the last record before it.
+    /// Reads the records one by one, up to the first damaged or incomplete record. The second value is
+    /// the offset after the last intact record.
     fn scan(&self) -> io::Result<(Vec<ContentsEntry>, u64)> {
         let (mut entries, mut offset, mut window) = (Vec::new(), START, vec![0; WINDOW]);
         loop {

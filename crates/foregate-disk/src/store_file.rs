@@ -62,8 +62,8 @@ impl Checkpoint {
     }
 
     /// The cache's time at a later moment. Within one boot of the system, changes of the wall clock
-    /// have no effect. Across boots, they count as elapsed time, but the cache's clock never goes
-    /// backwards.
+    /// have no effect. Across boots, the difference of the wall clock counts as elapsed time, but the
+    /// cache's clock never goes backwards.
     pub(crate) fn continued(&self, later: &Self) -> CacheTime {
         let same = self.boot == later.boot && self.boot != [0; 16];
         let passed = if same {

@@ -41,7 +41,7 @@ pub enum DiskLookup {
         /// `true` if a soft purge has made the response stale.
         outdated: bool,
     },
-    /// An object whose body is read piece by piece from `body`. The body in `object` is empty.
+    /// An object with a body that is read piece by piece from `body`. The body in `object` is empty.
     File {
         /// The response.
         object: Object,
@@ -55,7 +55,7 @@ pub enum DiskLookup {
         /// The key of the variant that the request asks for, if the address is known to vary.
         variant: Option<Key>,
     },
-    /// The disk is too slow at the moment, or off: the request passes to the origin, and its
+    /// The disk is too slow at the moment, or off: the request goes to the origin, and its
     /// response is not stored here.
     Unavailable,
 }

@@ -62,11 +62,11 @@ pub struct Answer {
 }
 
 impl Stat {
-    /// The value of ETag. It is weak if the file was changed just now, in this second or the one before, because another
-    /// change might not change the modification time. Otherwise it is strong.
+    /// The value of ETag. It is weak if the file was changed in this second or the one before: a further change might
+    /// leave the modification time the same. Otherwise it is strong.
     ///
     /// Machines that have the same file with the same modification time give the same value. If a build gives all files
-    /// one time, the inode distinguishes versions.
+    /// one time, the number and the change time of the inode are added, to distinguish versions.
     fn etag(&self, coding: Option<ContentCoding>, now: u64) -> String {
         let (seconds, nanoseconds) = self.modified;
         let weak = if self.seconds() + 1 >= now && self.seconds() <= now { "W/" } else { "" };

@@ -19,8 +19,9 @@ pub struct Name {
 impl Name {
     /// Reads a name from the normal form of a path. `None`: no file can have this name.
     ///
-    /// A path has only one reading: with an escaped slash, backslash or NUL, with an empty segment or with a dot segment,
-    /// it names no file. Names that begin with a dot are served only if `dotfiles` is set, or below `/.well-known`.
+    /// A path with an escaped slash, backslash or NUL, with an empty segment or with a dot segment names no file, so that
+    /// each path has only one interpretation. Names that begin with a dot are served only if `dotfiles` is set, or below
+    /// `/.well-known`.
     pub fn read(path: &[u8], dotfiles: bool) -> Option<Self> {
         let path = path.strip_prefix(b"/")?;
         if path.is_empty() {

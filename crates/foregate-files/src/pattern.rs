@@ -1,8 +1,8 @@
 //! Patterns of names, as in `on="*.css"`.
 
-/// Patterns for names of files; a name matches if one of them does. `*` matches any characters within a segment, `**`
-/// also matches slashes, and `?` matches one character. A pattern without a slash is compared with the last segment of
-/// the name, a pattern with a slash with the whole name.
+/// Patterns for names of files; a name matches if it matches one of the patterns. `*` matches any characters within a
+/// segment, `**` also matches slashes, and `?` matches one character. A pattern with a slash is compared with the whole
+/// name, a pattern without a slash only with the last segment of the name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     any_of: Vec<Box<[u8]>>,

@@ -67,8 +67,8 @@ pub struct Candidate {
     pub name: Vec<u8>,
     /// True if the request asks for a folder: for its index file or its listing.
     pub is_folder: bool,
-    /// True if the name is the path of the request itself. If it is a folder and the path lacks the slash at its end, the
-    /// request is redirected.
+    /// True if the name is the path of the request itself. If the path is that of a folder, but lacks the slash at its
+    /// end, the request is redirected.
     pub is_path: bool,
 }
 

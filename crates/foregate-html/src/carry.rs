@@ -7,8 +7,8 @@
 //! [stand-in](STAND_INS) before the rewriter, and is restored after it. If the document itself contains a stand-in,
 //! each byte of this character becomes a stand-in, so that restoring is unambiguous.
 //!
-//! Documents in other encodings are declared to the rewriter as windows-1252, whose decoder maps each of the 256 bytes
-//! to a character, and whose encoder maps it back.
+//! Documents in other encodings are declared to the rewriter as windows-1252. The decoder of windows-1252 maps each of
+//! the 256 bytes to a character, and the encoder maps the character back.
 //!
 //! Text in this form is called *transparent* here.
 
@@ -16,9 +16,10 @@ use std::borrow::Cow;
 
 use encoding_rs::WINDOWS_1252;
 
-/// The first of 256 private-use characters, one for each byte. Bytes below 0x80 do not need theirs.
+/// The first of 256 private-use characters, one for each byte. Those of the bytes below 0x80 are never used as
+/// stand-ins.
 const STAND_INS: u32 = 0x10_fe00;
-/// Two characters that no transparent text contains: the stand-ins of bytes that need no stand-in.
+/// Two characters that no text for the rewriter contains. They belong to bytes that need no stand-in.
 pub(crate) const UNUSED: [char; 2] = ['\u{10fe00}', '\u{10fe01}'];
 /// The first byte of every stand-in in UTF-8. Few other characters begin with this byte.
 const FIRST: u8 = 0xf4;
@@ -35,14 +36,14 @@ fn may_stand_in(bytes: &[u8]) -> bool {
     memchr::memchr(FIRST, bytes).is_some()
 }
 
-/// Returns true if a transparent text of a document in UTF-8 has invalid bytes, or characters that look like stand-ins.
+/// Returns true if a text of a document in UTF-8, in the form for the rewriter, contains stand-ins.
 pub(crate) fn stands_in(text: &str) -> bool {
     may_stand_in(text.as_bytes()) && text.chars().any(|character| byte_of(character).is_some())
 }
 
 /// Converts input of a document in UTF-8 for the rewriter: invalid bytes and characters that look like stand-ins are
-/// replaced by stand-ins. Also returns the number of converted bytes: an incomplete character at the end is left for
-/// the next call, unless `last` says that no more input follows.
+/// replaced by stand-ins. Also returns the number of converted bytes. An incomplete character at the end is left for
+/// the next call, unless `last` is true: then no more input follows.
 pub(crate) fn load(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
     if bytes.is_ascii() {
         return (Cow::Borrowed(bytes), bytes.len());
@@ -63,7 +64,7 @@ fn replaced(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
         replace(chunk.valid(), &mut loaded);
         taken += chunk.valid().len();
         let others = chunk.invalid();
-        // An incomplete character, whose remaining bytes may come with the next piece.
+        // An incomplete character: its remaining bytes may come with the next piece.
         let begun = taken + others.len() == bytes.len()
             && std::str::from_utf8(others).is_err_and(|error| error.error_len().is_none());
         if begun && !last {

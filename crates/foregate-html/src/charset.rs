@@ -141,8 +141,9 @@ impl Charset {
         [BIG5, EUC_KR, GB18030, GBK, SHIFT_JIS].contains(&self.0)
     }
 
-    /// Hides second bytes that look like ASCII from features that read a transparent text. `lead` is set if a piece ends
-    /// in the middle of a character; the caller passes it on with the next piece.
+    /// Replaces second bytes of characters that look like ASCII in a text in the [transparent form](crate::carry), so that
+    /// features do not take them for ASCII. `lead` is set if a piece ends in the middle of a character; the caller passes
+    /// `lead` again with the next piece.
     pub(crate) fn mask(self, text: &str, lead: &mut bool, masked: &mut String) {
         masked.clear();
         for character in text.chars() {

@@ -43,7 +43,8 @@ pub(crate) fn keep_declared(
         return;
     }
     let start = start.get(..end).unwrap_or_default();
-    // The trial does not include insertions at elements, so with these the declaration is always added.
+    // The trial does not include insertions at elements. If features make such insertions, the declaration is always
+    // added.
     let inserts = |rule: &crate::Rule| !matches!(rule.act, crate::Act::Tell(_) | crate::Act::Remove);
     let follows = work.iter().any(|(chosen, _)| chosen.feature.rules(page).iter().any(inserts));
     let written = trial(work.into_iter().cloned().collect(), start, page, budget);
@@ -53,7 +54,8 @@ pub(crate) fn keep_declared(
     let [before, behind] = declaring(page.charset());
     let chosen =
         |feature: Arc<Insert>| (ChosenFeature { step: STEP, feature: feature as Arc<dyn Feature> }, false);
-    // Of insertions before a tag, that of the first feature comes first; of insertions after a tag, that of the last.
+    // The added declaration has to come before all other insertions. Before a tag, the insertion of the first feature
+    // comes first; after a tag, the insertion of the last feature comes first.
     features.insert(0, chosen(before));
     features.push(chosen(behind));
 }

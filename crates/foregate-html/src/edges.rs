@@ -36,7 +36,7 @@ pub struct Edges {
     side: Side,
 }
 
-/// The sides of the tag at the start of the head on which markup for the start of the head may be inserted.
+/// Markup for the start of the head is inserted before or after the first tag of the head. This says which is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Side {
     /// On either side.
@@ -62,7 +62,7 @@ pub(crate) enum Mark {
     Scope,
 }
 
-/// The elements whose tags are marks.
+/// The elements with tags that are marks.
 pub(crate) const MARKS: [(Mark, &str); 14] = [
     (Mark::Html, "html"),
     (Mark::Head, "head"),
@@ -130,7 +130,8 @@ impl Edges {
             Mark::Body => {
                 ([self.take(Edge::HeadStart), self.take(Edge::HeadEnd)], self.take(Edge::BodyStart))
             }
-            // If the head's start is still pending, the document has no `head` tag, and this element is the first in the head.
+            // If markup for the start of the head still waits, the document has no `head` tag, and this element is the first
+            // in the head.
             Mark::First => ([self.take(Edge::HeadStart), None], None),
         };
         match self.side {
@@ -180,8 +181,8 @@ impl Edges {
         edges.map(|edge| self.take(edge).filter(|_| is_document)).into_iter().flatten()
     }
 
-    /// Returns true if markup waits for the start of the head. Without a `head` tag it is inserted before the first
-    /// element.
+    /// Returns true if markup waits for the start of the head. Without a `head` tag, the markup is inserted before the
+    /// first element of the head.
     pub(crate) fn begins_head(&self) -> bool {
         !self.head_start.is_empty()
     }

@@ -200,8 +200,9 @@ impl Page {
     }
 
     /// Converts a text to the form that [`Rewrite::text`] reads and keeps. This form differs from that of
-    /// [`text`](Self::text) in two cases: if second bytes of characters may look like ASCII, and if nothing declares the
-    /// encoding, because inserted text is then in ASCII.
+    /// [`text`](Self::text) in two cases:
+    /// - The encoding has characters with a second byte that looks like ASCII.
+    /// - Nothing declares the encoding. [`text`](Self::text) then returns only ASCII.
     pub fn reading(&self, text: &str) -> String {
         let text = self.found(text);
         let mut masked = String::new();
@@ -461,8 +462,8 @@ pub struct EndTag<'a, 'i> {
 }
 
 impl EndTag<'_, '_> {
-    /// The name in lower case. If the element's own end tag was left out, this is the name of an element around it, and the
-    /// tag ends both.
+    /// The name in lower case. If the element's own end tag was left out, this is the name of an element around the
+    /// element, and the tag ends both.
     pub fn name(&self) -> String {
         self.inner.name()
     }

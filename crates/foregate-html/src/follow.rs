@@ -24,9 +24,9 @@ use crate::tree::{
 /// The most bytes of a document that are held until it is certain that no `frameset` replaces the body.
 const UNDECIDED: usize = 4096;
 
-/// The most work for one document, counted in open elements that are examined or copied: this much at the start, and
-/// more for each byte of the document or inserted into it. Only documents crafted for an attack need more; the rest of
-/// such a document passes unchanged.
+/// The most work for one document, counted in open elements that are examined or copied. This is the limit at the
+/// start; each byte of the document or of an insertion raises it. Only documents crafted for an attack need more work;
+/// the rest of such a document stays unchanged.
 const WORK_AT_START: u64 = 1 << 20;
 const WORK_PER_BYTE: u64 = 256;
 
@@ -116,7 +116,8 @@ pub(crate) struct Due {
     pub deed: Operation,
     /// True if a `<` before the operation is text, and was left out of the rewriter's input.
     pub opens: bool,
-    /// The count for the operation. It is added only here, because the rewriter may give up before it.
+    /// The count for the operation. It is added only when the operation is applied, because the rewriter may give up
+    /// before that.
     pub tally: Tally,
 }
 
@@ -486,7 +487,7 @@ struct At {
     token: Token,
     start: u64,
     end: u64,
-    /// The number that the next element had before the token: elements from this number on began with the token.
+    /// The first number that was free before the token: elements with this number or a higher one began with the token.
     from: Id,
     /// True if the `<` before this position is text.
     opens: bool,

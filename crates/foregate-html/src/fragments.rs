@@ -24,7 +24,7 @@ pub struct FragmentRules {
     pub count: usize,
     /// The deepest nesting of fragments; 1 if fragments may not contain fragments.
     pub depth: usize,
-    /// The markup in place of a fragment that cannot be fetched. A document may ask for nothing instead
+    /// The markup in place of a fragment that cannot be fetched. A document may ask to insert no such markup
     /// ([`Fragment::optional`]).
     pub fallback: String,
 }

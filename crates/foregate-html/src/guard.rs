@@ -1,14 +1,15 @@
 //! Detection of documents in which the rewriter and a browser disagree about text and markup.
 //!
-//! The rewriter builds no tree. Up to the first tag of interest, a tag at which the two could disagree
-//! ([`scan`](crate::scan)), it reads a document as a browser does; to find such a tag, only `<` and two letters are
-//! searched for. From this tag on a scanner reads along, until all open constructs are closed again and the two are
-//! sure to agree. At a possible disagreement, the rest of the document passes unchanged.
+//! The rewriter builds no tree. A tag of interest is a tag at which rewriter and browser could disagree
+//! ([`scan`](crate::scan)). Up to the first such tag, the rewriter reads a document as a browser does. To find the tag,
+//! only `<` and two letters are searched for. From this tag on, a [scanner](crate::scan) reads the document as well. It
+//! stops when all open constructs are closed again, so that rewriter and browser are sure to agree. At a possible
+//! disagreement, the rest of the document stays unchanged.
 //!
-//! Text that looks like a tag of interest may be in a comment or an attribute. A scanner that begins there misreads it.
-//! So a further scanner begins at each later text that looks like a tag of interest: one of the scanners is right. This
-//! is frequent in scripts. If a scanner is in the text of a script, the reader of the document tells whether it is in
-//! such a text as well.
+//! Text that looks like a tag of interest may be in a comment or an attribute. A scanner that begins there misreads the
+//! following text. So a further scanner begins at each later text that looks like a tag of interest: one of the
+//! scanners is right. Such text is frequent in scripts. If a scanner is in the text of a script, the reader of the
+//! document tells whether the document is in such a text, too.
 
 use crate::scan::{Root, Scanner, WatchState, Watching};
 
@@ -331,9 +332,9 @@ impl Guard {
         Ok(())
     }
 
-    /// Adds a scanner that starts with the input `before`. Does nothing if the tag is in the text of a script: `may` says
-    /// that this is possible, and `text` that it is the case. If there are too many scanners, the text from `behind` on
-    /// counts as ambiguous.
+    /// Adds a scanner that starts with the input `before`, unless the tag is in the text of a script: `may` is true if this
+    /// is possible, and `text` is true if it is the case. If there are too many scanners, the text from `behind` on counts
+    /// as ambiguous.
     #[cold]
     fn begin(&mut self, before: &[u8], behind: usize, may: bool, text: bool) -> Result<(), (usize, Why)> {
         if may {

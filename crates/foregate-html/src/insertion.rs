@@ -100,7 +100,8 @@ impl Insertion {
         }
         self.let_go(out);
         out.write(rest);
-        // Each insertion is placed directly after the start tag, so the last one comes first. The order is reversed for that.
+        // The insertion of each feature has to come directly after the start tag, so before the insertions of earlier
+        // features. So the features are processed in reverse order.
         for (running, html) in self.running.iter_mut().zip(behind).rev() {
             if let Some(html) = html {
                 running.insert(&html, self.charset, &mut self.opens, out);

@@ -17,8 +17,8 @@ pub(crate) enum Partial {
     Unfinished,
 }
 
-/// Names of HTML elements that are also read as elements of SVG or MathML within these. There `/>` closes them, in HTML
-/// it does not.
+/// Names of HTML elements. Within SVG or MathML, tags with these names are read as elements of SVG or MathML. `/>`
+/// closes such an element, but does not close an HTML element.
 const HTML_ONLY: &str = "a abbr acronym address article aside audio bdi bdo button canvas cite data datalist del details dfn dialog \
     fieldset figcaption figure font footer form header hgroup iframe ins kbd label legend main map meter nav noembed noscript object \
     optgroup option output picture progress q samp script search section select slot style summary td textarea th time title tr \

@@ -1,7 +1,7 @@
 //! Character references in attributes and text (HTML, section 13.2.5.72).
 
-/// The longest recognised reference, bytes. Only a number with many leading zeros makes a reference longer; it counts
-/// as text.
+/// The longest recognised reference, bytes. Only a number with many leading zeros makes a reference longer; such a
+/// reference counts as text.
 pub(crate) const LONGEST: usize = 64;
 /// The longest name of a reference, bytes.
 const NAME: usize = 31;

@@ -112,12 +112,12 @@ impl StreamingHandler for CutsOff {
 }
 
 impl Removing {
-    /// The removal of an element whose end the [follower](crate::follow) finds.
+    /// The removal of an element. The [follower](crate::follow) finds the element's end.
     pub fn followed() -> Self {
         Self { number: 0, dry: false, hushes_texts: true, lacks_end: false }
     }
 
-    /// Returns true if a feature changes nothing in the element. `dry` is true for a feature in a dry run.
+    /// Returns true if a feature must not change anything in the element. `dry` is true for a feature in a dry run.
     pub fn hushes(&self, dry: bool) -> bool {
         dry || !self.dry
     }
@@ -165,8 +165,8 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
     });
 }
 
-/// Removes the end tag of an element whose content stays. If the end tag would have closed SVG or MathML within the
-/// element, the end tag of that is written instead: otherwise the following text would be read as SVG or MathML.
+/// Removes the end tag of an element, but not its content. If the end tag would have closed SVG or MathML within the
+/// element, the end tag of the SVG or MathML is written instead: otherwise the following text would be part of it.
 pub(crate) fn remove_end(tag: &mut EndTag<'_>) {
     if let Some(root) = shared(|shared| shared.foreign) {
         tag.before(root.end_tag(), ContentType::Html);

@@ -38,8 +38,8 @@ thread_local! {
     /// The state that the rewriter at work on this thread shares with its handlers. Handlers are called thousands of times
     /// for a document, and output is written still more often: taking a lock each time would cost more than most handlers.
     ///
-    /// [`at_work`] puts the value here and takes it away again. It is never dropped here, so accesses need no check for
-    /// that.
+    /// [`at_work`] puts the value here and takes it away again. The thread's end does not drop a value that is here, so
+    /// accesses need not check whether it has been dropped.
     static AT_WORK: Cell<ManuallyDrop<Option<Box<HandlerState>>>> = const { Cell::new(ManuallyDrop::new(None)) };
     /// The output of the rewriter at work on this thread. It is separate from the state, because at the end of the document
     /// output is written while a handler runs and has taken out the state.
@@ -181,8 +181,8 @@ pub(crate) fn rewriter<'f>(
     selectors.sort_by_key(|(takes, ..)| *takes);
     for (_, number, selector, matched, follows) in selectors {
         let handlers = ElementContentHandlers::default().element(element_handler(number, selector, follows));
-        // The rewriter needs the selector only while it is made, but the lifetime in its type is longer. So the selector is
-        // owned.
+        // The rewriter needs the selector only while the rewriter is made, but its type demands a longer lifetime of the
+        // selector. So the selector is owned.
         let matched = if follows { matched.wider() } else { matched.of_charset(charset).into_owned() };
         settings = settings.append_element_content_handler((std::borrow::Cow::Owned(matched), handlers));
     }
@@ -394,7 +394,7 @@ impl HandlerState {
 
 static ANY: LazyLock<Selector> = LazyLock::new(|| Selector::constant("*"));
 
-/// The most different names of elements in a document whose elements are counted by name. The rewriter goes through all
+/// The most different names in a document if its elements are counted by name. The rewriter goes through all
 /// counts at each end tag, which could take minutes for a document of a megabyte.
 const NAMES: usize = 512;
 

@@ -52,7 +52,7 @@ impl Selector {
         Select::parse(text)
     }
 
-    /// Parses a selector of the configuration, which is [followed](Self::followed).
+    /// Parses a selector in the configuration, like [`followed`](Self::followed).
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl Selector {
         }
     }
 
-    /// The selector for the rewriter if the follower decides about matches. It may match more elements.
+    /// The selector for the rewriter if the follower decides about matches. It may match more elements than this selector.
     pub(crate) fn wider(&self) -> lol_html::Selector {
         self.select.wider().parse().unwrap_or_else(|_| self.parsed.clone())
     }

@@ -217,8 +217,8 @@ impl Step for Choose {
         let wants_nonce = features.iter().any(|(chosen, dry)| !dry && chosen.feature.wants_nonce());
         if status == 304 {
             let mut edits = if dry { Edits::new() } else { revalidated(request, response) };
-            // A cache updates its stored fields from this response. The origin's policy would replace the policy that allows the
-            // nonce in the stored body, so it is removed.
+            // A cache updates its stored fields from this response. The origin's policy would replace the stored policy, which
+            // allows the nonce in the stored body. So the origin's policy is removed.
             if wants_nonce && [&b"GET"[..], b"HEAD"].contains(&method) {
                 remove(&nonce::FIELDS, response, &mut edits);
             }

@@ -7,8 +7,8 @@ const MEMORY_KEPT: usize = 4096;
 
 /// The output of features for a text. Most features change little, so nothing is copied before the first change.
 ///
-/// Each call gets the original text as an argument, which has to be the same each time. It is not stored here, because
-/// its lifetime would then be tied to that of the features.
+/// Each call gets the original text as an argument, which has to be the same each time. The text is not stored here,
+/// because its lifetime would then be tied to the lifetime of the features.
 #[derive(Default)]
 pub(crate) struct TextOutput {
     /// The length of the start of the original that has been written unchanged.

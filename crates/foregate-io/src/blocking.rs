@@ -20,7 +20,8 @@ const FOLDER_MODE: Mode = Mode::RWXU;
 /// The operations of a file system that are known not to wait if their data is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fast {
-    /// Reads, opens and queries of properties: `cachestat` and `RWF_NOWAIT` tell which pages are in memory.
+    /// Reads, opens and queries of properties. `cachestat` and `RWF_NOWAIT` work, so it is known whether the data of a
+    /// read is in memory.
     Pages,
     /// All operations: the whole file system is in memory.
     Memory,

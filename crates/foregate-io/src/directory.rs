@@ -95,8 +95,8 @@ impl Directory {
         &self.0.blocking
     }
 
-    /// Opens a file. If this needs no disk, the calling thread opens it at once. The same holds for the error if the path
-    /// is known not to exist.
+    /// Opens a file. If this needs no disk, the calling thread opens it at once. If the path is known not to exist, the
+    /// calling thread gets the error at once, too.
     ///
     /// For a path that leads out of the directory, [`Error::is_escape`] returns true. The empty path is the directory
     /// itself.

@@ -7,7 +7,7 @@
 //! without the disk. If a future is dropped, only the answer is lost. The engine still completes the operation, so no
 //! descriptor leaks.
 //!
-//! On file systems whose calls are known not to wait for data that is in memory, `open` and `read` first try the
+//! On file systems with calls that are known not to wait for data in memory, `open` and `read` first try the
 //! calling thread: with `openat2(RESOLVE_CACHED)`, and with `cachestat` before `preadv2(RWF_NOWAIT)`. `RWF_NOWAIT` is
 //! not enough: on a busy device it may block the caller for milliseconds.
 //!

@@ -23,17 +23,17 @@ type Job = Box<dyn FnOnce(bool) + Send>;
 pub struct Limits {
     /// The most threads of the pool, and the most operations in the ring at a time.
     pub threads: usize,
-    /// Operations that do not count among them, since they have taken longer than 10 ms: a disk on
-    /// which a few places are slow still has threads for all others.
+    /// The most operations that do not count towards `threads`, because they have taken longer than 10 ms
+    /// so far. So if a few places of a disk are slow, there are still threads for all others.
     pub slow: usize,
     /// The most operations that wait for a thread, and the most that wait for the ring. A further operation fails with
     /// [`Busy`](crate::Error::Busy) at once.
     pub queue: usize,
     /// The longest time that an operation waits for a thread or the ring.
     pub patience: Duration,
-    /// The time after which an operation under way counts as stuck. While one is stuck, and no
-    /// further thread may start or the ring is full, a new operation is [`Busy`](crate::Error::Busy) at
-    /// once.
+    /// The time after which an operation under way counts as stuck. While an operation is stuck, a new
+    /// operation that finds no free thread or place in the ring fails with
+    /// [`Busy`](crate::Error::Busy) at once.
     pub stuck: Duration,
 }
 

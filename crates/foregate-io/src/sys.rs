@@ -134,7 +134,7 @@ impl Ring {
         Ok(Self { ring, flights, free, waker: Arc::new(waker), woken, armed: false })
     }
 
-    /// The event descriptor whose write ends [`Ring::wait`].
+    /// The event descriptor: a write to it ends [`Ring::wait`].
     pub(crate) fn waker(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.waker)
     }

@@ -76,10 +76,10 @@ pub struct Redirect {
 /// Replaces the response. The rest of the origin's response is dropped, and filters for its body are removed. Later
 /// steps see the new response.
 ///
-/// Earlier steps may have changed the fields of the old response: in `response-headers` or, if a step of
-/// `response-body` replaces it, in any phase before that. In this case the steps of `response-headers` and
-/// `response-error-page` run again on the new response, except the step that replaced it. A step of
-/// `response-error-page` that replaces an error has to copy the fields that are to stay.
+/// If a step of `response-headers` or `response-body` replaces the response, earlier steps may have changed the fields
+/// of the old response. In this case the steps of `response-headers` and `response-error-page` run again on the new
+/// response, except the step that replaced the response. After a step of `response-error-page` they do not run again:
+/// that step has to copy the fields that are to stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replace(pub Response);
 

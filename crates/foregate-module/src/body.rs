@@ -38,9 +38,9 @@ pub trait BodyFilter: Send {
     /// The filter cannot continue: see [`Bail`].
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail>;
 
-    /// Returns true if the filter can write more output without further input. A filter whose output may be much larger
-    /// than its input, such as decompression, writes a few tens of KiB at a time, keeps the rest of the piece, and returns
-    /// true. It then gets empty pieces until it returns false. Default: false.
+    /// Returns true if the filter can write more output without further input. A filter with output that may be much
+    /// larger than its input, such as decompression, writes a few tens of KiB at a time, keeps the rest of the piece,
+    /// and returns true. It then gets empty pieces until it returns false. Default: false.
     fn pending(&self) -> bool {
         false
     }
@@ -207,8 +207,8 @@ pub struct Filtered {
     pub budget: usize,
     /// True if the length of the body stays the same. Otherwise `content-length` is removed, a strong validator becomes
     /// weak, and ranges are no longer offered. A part of a body (206) bypasses a filter that changes the length, which is
-    /// counted as [`PART_PASSED`]. A step whose filter must not be bypassed can request the whole body instead: see
-    /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
+    /// counted as [`PART_PASSED`]. A step with a filter that must not be bypassed can request the whole body instead:
+    /// see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
     pub keeps_length: bool,
     /// True for a dry run: the filter reads a copy of the body, and the body itself passes unchanged. A dry filter gets the
     /// output of the dry filter directly before it.

@@ -32,8 +32,8 @@ pub trait Exchange {
     fn authority(&self) -> &str;
     /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
     fn path(&self) -> &[u8];
-    /// Other readings of the path: servers may interpret it as one of these paths, which are in normal form. Conditions are
-    /// checked for them too. `None` if there are too many to check. Default: no other paths.
+    /// Other interpretations of the path: servers may take it for one of these paths, which are in normal form. Conditions
+    /// are checked for these paths too. `None` if there are too many to check. Default: no other paths.
     fn other_paths(&self) -> Option<&[Vec<u8>]> {
         Some(&[])
     }
@@ -63,12 +63,12 @@ pub trait Exchange {
     /// The start of the request's body that was received for the steps, and true if that is the whole body.
     fn request_body(&self) -> (&[u8], bool);
     /// The length in bytes of the start of the request's body that was received for the steps. It is also known if that
-    /// start is in a file, whose content only steps that read the body get.
+    /// start is in a file. Only steps that read the body get the content of the file.
     fn request_body_length(&self) -> usize {
         self.request_body().0.len()
     }
-    /// The kind of the error because of which a step did not get as much of the request's body as it asked for, or did not
-    /// run. The request may continue all the same. Default: `None`.
+    /// If a step did not get as much of the request's body as it asked for, or did not run: the kind of the error that
+    /// caused this. The request may continue all the same. Default: `None`.
     fn request_body_unseen(&self) -> Option<&'static str> {
         None
     }

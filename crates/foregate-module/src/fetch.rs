@@ -67,8 +67,8 @@ pub struct FetchRequest {
     pub timeout: Duration,
     /// The largest body of the answer, bytes. With a larger body the fetch fails with [`FetchError::TooLarge`].
     pub limit: usize,
-    /// The time for which an answer with status 200 is used for equal fetches, of whatever request; zero means that it is
-    /// not kept. For as long again, the answer is used if a new fetch fails.
+    /// The time for which an answer with status 200 is used for equal fetches of any request; zero means that the answer
+    /// is not kept. For the same time after that, the answer is still used if a new fetch fails.
     pub keep: Duration,
     /// The age from which the platform tries to replace a kept answer, for a step that needs data which only a newer answer
     /// may have. If the new fetch fails, the old answer is used, and the next attempt is made only after this time.

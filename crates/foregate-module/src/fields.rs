@@ -20,7 +20,7 @@ pub trait Fields {
         self.find(name.as_bytes(), 0).map(|(_, value)| value)
     }
 
-    /// The number and value of the first field of this name whose number is at least `from`. The default compares one field
+    /// The number and value of the first field of this name, from the number `from` on. The default compares one field
     /// after the other; a platform with a faster search overrides it.
     fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
         (from..self.count()).find_map(|number| {
@@ -231,8 +231,8 @@ pub enum Edit {
     Default(Field),
     /// Remove all fields of this name.
     Remove(Text),
-    /// Remove the fields with these numbers, which are those at the time when the step read the fields. The field `n` is
-    /// bit `n % 64` of word `n / 64`.
+    /// Remove the fields with these numbers. They are the numbers that the fields had when the step read them. The field
+    /// `n` is bit `n % 64` of word `n / 64`.
     RemoveNumbers(Vec<u64>),
 }
 
@@ -269,7 +269,7 @@ impl Edit {
 /// [`Field`] first.
 #[derive(Debug, Clone, Default)]
 pub struct Edits {
-    /// The first parts, which need no allocation of a vector: most steps change little. The used places come first.
+    /// The first parts, kept without an allocation, because most steps change little. The used slots come first.
     few: [Option<Part>; 2],
     rest: Vec<Part>,
 }

@@ -92,7 +92,7 @@ pub struct View<'r> {
     doubt: Doubt,
 }
 
-/// The treatment of a condition whose result differs for one of the [other paths](Exchange::other_paths).
+/// The treatment of a condition with a result that differs for one of the [other paths](Exchange::other_paths).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
     /// The request [does not reach an origin](Exchange::doubt_path). For conditions that guard something. The default.
@@ -127,8 +127,8 @@ impl<'r> View<'r> {
         Self { dry, ..self }
     }
 
-    /// A view with a value that the step is about to write, for a step whose expressions see the results of its earlier
-    /// expressions. It holds only one such value: a second call replaces the first.
+    /// A view with a value that the step is about to write, for a step with expressions that see the results of its
+    /// earlier expressions. It holds only one such value: a second call replaces the first.
     #[must_use]
     pub fn with<V: Value>(self, data: &'r V::Data) -> Self {
         let number = self.values.iter().position(|value| value.name == V::NAME);
@@ -136,7 +136,7 @@ impl<'r> View<'r> {
         Self { instead, ..self }
     }
 
-    /// A view with this client address, for a step whose expressions treat all clients of a network as one client.
+    /// A view with this client address, for a step with expressions that treat all clients of a network as one client.
     #[must_use]
     pub fn with_client(self, client: IpAddr) -> Self {
         Self { client: Some(client), ..self }
@@ -278,7 +278,7 @@ borrowed! {
     Authority(&'r str), "authority", Phase, |exchange| exchange.authority();
     /// The path in its normal form.
     Path(&'r [u8]), "path", Phase, |exchange| exchange.path();
-    /// The other paths as which servers may interpret the path ([`Exchange::other_paths`]). `None` if there are too many to
+    /// The other paths for which servers may take the path ([`Exchange::other_paths`]). `None` if there are too many to
     /// check.
     OtherPaths(Option<&'r [Vec<u8>]>), "other readings of the path", Phase, |exchange| exchange.other_paths();
     /// The query, without `?`.
@@ -306,8 +306,8 @@ impl<'r> Input<'r> for DryRun {
 
 impl<P: Phase> ReadableAt<P> for DryRun {}
 
-/// The kind of the error because of which a step that reads the request's [`Body`] did not get as much of it as it
-/// asked for, or did not run. The request may have continued all the same.
+/// If a step that reads the request's [`Body`] did not get as much of the body as it asked for, or did not run: the
+/// kind of the error that caused this. The request may have continued all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unseen(pub Option<&'static str>);
 
@@ -440,10 +440,9 @@ impl<P: AfterHold> ReadableAt<P> for ResponseBody<'_> {}
 /// platform keeps a copy for a route with a step that reads this.
 ///
 /// A step of the phase `log` that reads this input also runs for requests that were refused before they had a route.
-/// They come with the reason ([`Received::refusal`](crate::Received::refusal)). The step is the one of the route that
-/// seems to match the host and path of the request or, without such a route, the one at the top level of the
-/// configuration. Of its other inputs, only those about the connection are valid for such a request, and values of
-/// earlier phases are missing.
+/// [`Received::refusal`](crate::Received::refusal) is then the reason. The settings of the step are those of the route
+/// that seems to match the host and path of the request, or else those at the top level of the configuration. For such
+/// a request, only the other inputs about the connection are valid, and values of earlier phases are missing.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedRequest<'r>(pub Received<'r>);
 

@@ -196,9 +196,8 @@ effects! {
             apply.exchange.set_upstream(upstream);
         }
     };
-    /// A limit on the length of the request's body, bytes. The smallest of all limits applies. A longer body is answered
-    /// with
-    /// 413.
+    /// A limit on the length of the request's body, bytes. The smallest of all limits applies. A request with a longer
+    /// body is answered with 413.
     LimitRequestBody(Option<u64>), "request body limit", effect, BeforeResponse, |_, what| what.is_some(), |apply, limit| {
         if let Some(limit) = limit {
             apply.exchange.limit_request_body(limit);
@@ -231,7 +230,7 @@ effects! {
     Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |_, _| false, |apply, tallies| {
         apply.state.tallies.extend(tallies);
     };
-    /// True if the response is a part of a body, and the step needs the whole body: see
+    /// True if the response has only a part of the body (206), and the step needs the whole body: see
     /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). This has no effect if the request cannot be repeated any more.
     AskWhole(bool), "request for the whole", effect, HoldsResponse, |_, _| false, |apply, asks| {
         apply.state.asks_whole |= asks;

@@ -112,7 +112,8 @@ impl Entry {
         self.step.body(&**settings)
     }
 
-    /// The number of these bytes that are held in memory: see [`Step::body_in_memory`](crate::Step::body_in_memory).
+    /// The most bytes of the request's body that are held in memory: see
+    /// [`Step::body_in_memory`](crate::Step::body_in_memory).
     pub fn body_in_memory(&self, settings: &Arc<dyn Any + Send + Sync>) -> usize {
         self.step.body_in_memory(&**settings)
     }
@@ -246,14 +247,14 @@ impl Pipeline {
         self.fetches.iter().find(|(slot, _)| *slot == request).map(|(_, answer)| *answer)
     }
 
-    /// Returns true if the step of this number writes the value of this name, or adds to the list.
+    /// Returns true if the step of this number writes the value of this name, or adds to the list of this name.
     pub(crate) fn writes(&self, step: u16, value: &str) -> bool {
         self.entries.get(usize::from(step)).is_some_and(|entry| {
             entry.decl().outputs.iter().any(|output| output.is_kept() && output.name == value)
         })
     }
 
-    /// Finds two steps whose keys have the same name but different types of settings, so that only one of the steps could
+    /// Finds two steps with keys of the same name but different types of settings, so that only one of the steps could
     /// be turned on. Programs refuse to start with such a pipeline. The compiler already refuses conflicts that it can see
     /// without comparing types.
     pub fn conflicting_keys(&self) -> Option<[&'static Decl; 2]> {
@@ -289,13 +290,14 @@ impl Pipeline {
         numbers.fold(Steps::NONE, |steps, (number, _)| steps.with(number))
     }
 
-    /// The steps that the key of this name turns on, or the step of this name. The step `after` is going to skip them when
-    /// it runs.
+    /// The steps that `name` names: the steps that the key `name` turns on, or the step `name`. They are to be skipped by
+    /// the step `after`, so they must run after it.
     ///
     /// # Errors
     ///
-    /// A relevant step runs before `after`, so skipping would come too late. Relevant are the steps that may end requests.
-    /// If there are none, the steps that change something are relevant; an earlier fetch alone does not matter.
+    /// One of the steps runs before `after`, so `after` would skip it too late. Only the steps that may end requests are
+    /// checked. If none of the steps may end requests, those that change something are checked; a step that only makes a
+    /// fetch may run earlier.
     pub fn named_after(&self, name: &str, after: &str) -> Result<Steps, TooLate> {
         let named = self.named(name);
         let entries = || self.entries.iter().enumerate();
@@ -338,7 +340,7 @@ impl Pipeline {
     }
 
     /// Returns true if a request continues when a planned step cannot run. This is the case for a step in a dry run, and
-    /// for a step that only watches and whose results no acting step reads.
+    /// for a step that only watches, if no acting step reads its results.
     pub fn may_fail(&self, planned: &PlannedStep) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         let watches = || entry.is_some_and(|entry| entry.only_watches(&planned.settings));
@@ -368,8 +370,8 @@ impl Pipeline {
             && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
     }
 
-    /// Called if the response is a part of a body: the number of the step that asks for the whole body, if there is one.
-    /// See [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). The platform catches panics.
+    /// The number of the step that asks for the whole body, if there is one. Platforms call this if the response has
+    /// only a part of the body (206): see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). The platform catches panics.
     pub fn asks_whole(&self, plan: &Plan, exchange: &mut dyn Exchange, state: &mut State) -> Option<u16> {
         let mut tried = State::default();
         // The whole response may give `when` another result, so the decisions of this trial are undone.
@@ -391,14 +393,14 @@ impl Pipeline {
         asks.map(|planned| planned.step)
     }
 
-    /// Returns true if a planned step keeps a field of an interim response, or of trailers. The platform has checked `when` and
-    /// skipped steps, and catches panics.
+    /// Returns true if a planned step keeps a field of an interim response, or of trailers. Before the call, the platform
+    /// checks that `when` holds and that the step is not skipped. The platform catches panics.
     pub fn keeps(&self, planned: &PlannedStep, swept: Swept, name: &[u8]) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, swept, name))
     }
 
-    /// Decides on which thread a planned step has to run, if it would run now. The platform catches panics.
+    /// Decides on which thread a planned step has to run if it is run now. The platform catches panics.
     pub fn load(&self, planned: &PlannedStep, exchange: &mut dyn Exchange, state: &mut State) -> Load {
         let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Load::Light };
         match entry.decl().weight {
@@ -408,8 +410,8 @@ impl Pipeline {
         }
     }
 
-    /// Runs a planned step on this thread, if its filters hold. The platform has checked `when` and skipped steps, and
-    /// catches panics.
+    /// Runs a planned step on this thread, if its filters hold. Before the call, the platform checks that `when` holds and
+    /// that the step is not skipped. The platform catches panics.
     pub fn run(&self, planned: &PlannedStep, exchange: &mut dyn Exchange, state: &mut State) -> Verdict {
         let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Verdict::Passed };
         entry.step.run(self.call(entry, planned, exchange, state))

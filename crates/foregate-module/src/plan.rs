@@ -28,8 +28,8 @@ pub struct PlannedStep {
     pub key: u16,
     /// True for a dry run: the step runs without effect.
     pub dry_run: bool,
-    /// True if the step [guards](crate::Step::guards) something, or if another step of the same key does so before there is
-    /// a response.
+    /// True if the step [guards](crate::Step::guards) something, or if another step of the same key guards something
+    /// before there is a response.
     pub guards: bool,
     /// True if an acting step reads the output of the step. The step then counts as acting, even if it only watches.
     pub decides: bool,
@@ -97,7 +97,7 @@ impl Plan {
         self.next_phase(first.order(), last).is_some()
     }
 
-    /// The first phase with steps, from the phase with the position `from` in the order up to `last`, both inclusive.
+    /// The first phase that has steps, among the phases from position `from` up to `last`, both inclusive.
     #[inline]
     pub fn next_phase(&self, from: usize, last: PhaseId) -> Option<PhaseId> {
         let used = self.used & ((2 << last.order()) - 1);
@@ -108,7 +108,7 @@ impl Plan {
         PhaseId::ALL.get(from + used.trailing_zeros() as usize).copied()
     }
 
-    /// The keys whose `when` has been evaluated before there was a response, by [`PlannedStep::key`].
+    /// The keys with a `when` that has been evaluated before there was a response, by [`PlannedStep::key`].
     pub(crate) fn decided_by_request(&self) -> Steps {
         let steps = self.steps.get(self.range(0..PhaseId::UpstreamResponse.order())).unwrap_or_default();
         steps.iter().fold(Steps::NONE, |keys, planned| keys.with(usize::from(planned.key)))
@@ -119,8 +119,8 @@ impl Plan {
         self.body
     }
 
-    /// The number of these bytes that are held in memory. Platforms may keep a longer start of the body in a file: see
-    /// [`Step::body_in_memory`](crate::Step::body_in_memory).
+    /// The most bytes of the request's body that are held in memory. Platforms may keep a longer start of the body in a
+    /// file: see [`Step::body_in_memory`](crate::Step::body_in_memory).
     pub fn body_in_memory(&self) -> usize {
         self.body_in_memory
     }
@@ -131,9 +131,9 @@ impl Plan {
         self.body_is_optional
     }
 
-    /// The longest pause while a request's body of unknown length is received. After it the steps run with the part that
-    /// has arrived: see [`Step::body_pause`](crate::Step::body_pause). `None` if a step waits for more without such a
-    /// limit.
+    /// The longest pause while a request's body of unknown length is received. After a longer pause, the steps run with
+    /// the part that has arrived: see [`Step::body_pause`](crate::Step::body_pause). `None` if a step waits for the
+    /// body regardless of pauses.
     pub fn body_pause(&self) -> Option<Duration> {
         self.body_pause
     }
@@ -372,7 +372,8 @@ impl<'p> PlanBuilder<'p> {
         Some(PlannedStep { step, key: place as u16, dry_run, guards: false, decides, settings, when })
     }
 
-    /// The values read by those keys that have a step which guards something before there is a response.
+    /// The values that expressions of guarding keys read. A guarding key has a step that guards something before there
+    /// is a response.
     fn read(&self) -> Vec<u16> {
         let acts = |configured: &&Configured| {
             let own = |entry: &&Entry| entry.key().is_some_and(|key| key.name == configured.key);
@@ -408,12 +409,13 @@ impl<'p> PlanBuilder<'p> {
                     identity.push(name);
                 }
             }
-            // An idle step with a condition stays: if it is the first step of its key, the condition has to be evaluated there.
+            // An idle step with a condition stays in the plan: if it is the first step of its key, the condition is evaluated
+            // there.
             if planned.when.is_none() && entry.is_idle(&planned.settings) {
                 continue;
             }
             renews |= entry.renews() && !planned.dry_run;
-            // The request steps for a document that a filter fetches run with the fields that the client has sent.
+            // If a filter fetches a document, request steps run for that document, with the fields that the client has sent.
             keeps_received |= entry.reads_received() || decl.asks;
             keeps_fields |= decl.phase >= PhaseId::UpstreamResponse
                 && (planned.when.is_some() || entry.reads_request_fields());

@@ -27,8 +27,8 @@ impl Response {
         Self { status, fields: Vec::new(), body: Text::EMPTY, meant: false, too_long: false }
     }
 
-    /// A 502 that replaces a response of the origin that is too long. The platform reports it as an error of the origin, as
-    /// it does when it finds out itself in the middle of a body.
+    /// A 502 in place of an origin's response that is too long. The platform reports an error of the origin, as it does
+    /// when a body turns out to be too long while it is being sent.
     pub fn too_long() -> Self {
         let body = "502: the response of the origin is too long\n";
         Self { too_long: true, ..Self::new(502).body("text/plain; charset=utf-8", body) }

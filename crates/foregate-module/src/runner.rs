@@ -130,8 +130,8 @@ pub trait Platform {
     /// The exchange as steps see it, and the values of steps.
     fn parts(&mut self) -> (&mut dyn Exchange, &mut State);
 
-    /// The steps of a phase are about to run: the first of them if `anew`; otherwise they continue after a wait.
-    /// Default: nothing.
+    /// Called before steps of a phase run. `anew` is true if the phase begins, and false if it continues after a wait.
+    /// Default: does nothing.
     fn begins(&mut self, _phase: PhaseId, _anew: bool) {}
 
     /// The thread for the next step. Default: the thread that the step declares.
@@ -144,13 +144,14 @@ pub trait Platform {
         load
     }
 
-    /// A step has run on this thread without a panic (`ran`), or a filter has excluded it (not `ran`). Default: nothing.
+    /// Called after a step on this thread. `ran` is true if the step has run without a panic, and false if a filter has
+    /// excluded it. Default: does nothing.
     fn took(&mut self, _planned: &PlannedStep, _ran: bool) {}
 
     /// A step has come to a verdict: counts that. Default: nothing.
     fn ran(&mut self, _planned: &PlannedStep) {}
 
-    /// A step has left something to count or to write: takes events, tallies and lines out of the state.
+    /// Called when a step has left something to count or to write: takes events, tallies and lines out of the state.
     fn news(&mut self, entry: &Entry, planned: &PlannedStep);
 
     /// Counts further memory that values hold. Returns false if so much is not available. Default: true.
@@ -188,7 +189,7 @@ impl Runner {
         Self { next: PhaseId::Log.order(), ..Self::default() }
     }
 
-    /// The order of the phase that is running, or comes next; earlier phases have run, or were skipped.
+    /// The position of the phase that is running or comes next. Earlier phases have run or were skipped.
     #[inline]
     pub fn next(&self) -> usize {
         self.next
@@ -217,7 +218,8 @@ impl Runner {
         }
     }
 
-    /// Skips to the phase after `last`, and returns true, if no step has to run and no body has to be received before it.
+    /// If up to the end of phase `last` no step has to run and no body has to be received, skips to the next phase and
+    /// returns true. Otherwise changes nothing and returns false.
     #[inline]
     pub fn passes(&mut self, plan: &Plan, last: PhaseId) -> bool {
         let passes = plan.next_phase(self.next, last).is_none() && !self.wants_body(plan, last);
@@ -336,8 +338,9 @@ impl Runner {
         }
     }
 
-    /// Runs steps one after the other on this thread, as long as no decision is needed. With `is_here`, the step that began last is the
-    /// first. One call runs many steps, because catching a panic costs about as much as a cheap step.
+    /// Runs steps one after the other on this thread, as long as no decision is needed. With `is_here`, starts with the
+    /// step that was begun last and has not run yet. One call runs many steps, because catching a panic costs about as
+    /// much as a cheap step.
     fn run_on(
         &mut self,
         pipeline: &Pipeline,
@@ -464,7 +467,8 @@ impl Runner {
 
 /// The thread for a step.
 enum Leaves {
-    /// A filter excludes the step. It is skipped on this thread: another one would only cost time.
+    /// A filter excludes the step. It is skipped on this thread, because handing it to another thread would only cost
+    /// time.
     Passed,
     Stays,
     Came(Came),
@@ -504,7 +508,7 @@ fn goes_on(pipeline: &Pipeline, entry: &Entry, planned: &PlannedStep, fault: Fau
     }
 }
 
-/// The phases whose steps run again over another response.
+/// The phases with steps that run again over another response.
 const ANEW: [PhaseId; 2] = [PhaseId::ResponseHeaders, PhaseId::ResponseErrorPage];
 
 /// Returns true if a response is replaced in the phase `at` after steps from `response-headers` on have changed it:

@@ -121,7 +121,7 @@ pub(crate) fn shrink_nothing(_: &mut (dyn Any + Send + Sync)) -> bool {
     false
 }
 
-/// A value of a pipeline. Its number is its place in [`Pipeline::values`](crate::Pipeline::values).
+/// A value of a pipeline. Its number is its index in [`Pipeline::values`](crate::Pipeline::values).
 #[derive(Clone, Copy)]
 pub struct ValueInfo {
     /// Its name.

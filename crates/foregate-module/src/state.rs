@@ -107,7 +107,7 @@ impl Slots {
         }
     }
 
-    /// Drops a value, unless the value owns no memory, or `shrink` has made it small and returned true.
+    /// Drops a value, unless the value owns no memory, or `shrink` returns true because it has made the value small.
     pub(crate) fn forget(&mut self, slot: u16, shrink: fn(&mut (dyn Any + Send + Sync)) -> bool) {
         if let Some(slot) = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && !slot.plain)
             && !slot.value.as_deref_mut().is_some_and(shrink)

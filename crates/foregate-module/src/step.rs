@@ -43,18 +43,23 @@ pub trait Step: Default + Send + Sync + 'static {
     const FILTERS: &'static [Filter];
     /// Selects the thread of the request or the threads for heavy work. Default: light.
     const WEIGHT: Weight = Weight::Light;
-    /// True if the request continues when the step panics; if false, the response is 500. The constant also decides about a
-    /// light step that has blocked its thread for too long, so that the platform runs it on the threads for heavy work:
-    /// when their queue is full, the request continues without the step; if false, the response is 503. Default: false.
+    /// True if the request continues without the step when the step fails. There are two cases:
+    ///
+    /// - The step panics. If false, the response is 500.
+    /// - The step is light, but has blocked its thread for too long. The platform then runs it on the threads for heavy
+    ///   work, and their queue is full. If false, the response is 503.
+    ///
+    /// Default: false.
     const OPTIONAL: bool = false;
     /// True if the step's filter [fetches](crate::BodyFilter::question) other documents. Platforms without such
     /// fetches refuse the step's key. Default: false.
     const ASKS: bool = false;
 
-    /// True if the step inserts something into responses that may change while the origin's resource does not. A 304 would
-    /// keep the old insertion in use. So on a route that configures the step, except in a dry run, platforms remove the
-    /// conditions from requests after the phase `upstream-request` ([`Plan::renew`](crate::Plan::renew)), even if the step
-    /// does not run. The step itself removes the validators from the responses. Default: false.
+    /// True if the step inserts something into responses, and the insertion may change while the origin's resource
+    /// stays the same. A 304 would keep the old insertion in use. So platforms remove the conditions from requests
+    /// after the phase `upstream-request` ([`Plan::renew`](crate::Plan::renew)). They do so on every route that
+    /// configures the step outside of a dry run, even if the step does not run. The step itself removes the validators
+    /// from the responses. Default: false.
     const RENEWS: bool = false;
 
     /// True if the step runs after all other steps of its phase, regardless of its position in the list of steps. For steps
@@ -94,15 +99,17 @@ pub trait Step: Default + Send + Sync + 'static {
         0
     }
 
-    /// The part of [`body`](Self::body) that is held in memory, bytes. Platforms with temporary files keep a longer body in
-    /// one until the step runs. The smallest value of a route's steps counts. Default: all.
+    /// The part of [`body`](Self::body) that is held in memory, bytes. Platforms with temporary files keep a longer
+    /// body in a file until the step runs. The smallest value of a route's steps counts. Default: all of the part is in
+    /// memory.
     fn body_in_memory(_settings: &Self::Settings) -> usize {
         usize::MAX
     }
 
     /// For a request's body of unknown length: after a pause of this length, the step runs on the received part, and the
     /// rest of the body bypasses it. Otherwise a client that waits for a response before it sends more would wait forever.
-    /// The longest pause of a route's steps counts. Default: none, unless all of them [only watch](Self::only_watches).
+    /// The longest pause of a route's steps counts. Steps in a dry run and steps that [only watch](Self::only_watches) do
+    /// not count. Default: `None`, the step waits regardless of pauses.
     fn body_pause(_settings: &Self::Settings) -> Option<Duration> {
         None
     }
@@ -129,9 +136,9 @@ pub trait Step: Default + Send + Sync + 'static {
 
     /// Returns true if, with these settings, a step of the phase `log` runs before the response begins, so that its lines
     /// are in the log files before the client has the response. The platform waits for the files for a limited time. The
-    /// step cannot see how the response ends: if it breaks off later, the step has read its status, and no error. A
-    /// platform without this feature refuses such settings ([`Plan::logs_first`](crate::Plan::logs_first)). Default:
-    /// false, the step runs when the exchange is over.
+    /// step cannot see how the response ends: if the response breaks off later, the step has seen its status but not the
+    /// error. A platform without this feature refuses such settings ([`Plan::logs_first`](crate::Plan::logs_first)).
+    /// Default: false, the step runs when the exchange is over.
     fn logs_first(_settings: &Self::Settings) -> bool {
         false
     }
@@ -142,8 +149,8 @@ pub trait Step: Default + Send + Sync + 'static {
         Load::Light
     }
 
-    /// Reads its settings. A step may override this to cache data that is costly to make from files, for the next
-    /// configuration that uses the same files.
+    /// Reads the step's settings. A step may override this to cache data that is costly to make from files: the next
+    /// configuration that uses the same files then gets the cached data.
     ///
     /// # Errors
     ///
@@ -192,7 +199,7 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// The result of the filter, if the route alone decides it; `None` if each request does.
+    /// The result of the filter, if it is the same for all requests of the route; `None` if it depends on the request.
     /// `written` returns true if an earlier step of the route writes the value of a name.
     pub(crate) fn of_route(self, proxied: bool, written: impl Fn(&str) -> bool) -> Option<bool> {
         match self {
@@ -221,7 +228,7 @@ pub enum Weight {
     Light,
     /// On the threads for heavy work, with a bounded queue.
     Heavy(WhenFull),
-    /// The thread differs by request: [`Step::load`] returns it. For steps whose work grows with their input.
+    /// The thread differs by request: [`Step::load`] returns it. For steps with work that grows with their input.
     Varies,
 }
 

@@ -9,7 +9,7 @@ pub fn has_parent_segment(path: &[u8]) -> bool {
     let mut plain = Vec::with_capacity(path.len());
     for &byte in path {
         plain.push(byte);
-        // The result of one decoding may complete an earlier one: `%25%32%65` is a dot in the end. Each step removes two
+        // A decoded byte may be a part of another escape: `%25%32%65` becomes `%2e`, and then a dot. Each decoding removes two
         // bytes, so the whole takes linear time.
         while let [.., b'%', high, low] = *plain {
             let digit = |byte: u8| (byte as char).to_digit(16);

@@ -5,8 +5,8 @@
 //!
 //! - `If-None-Match` is compared weakly (section 13.1.2), so it is sent to the origin unchanged.
 //! - `If-Match` is compared strongly (section 13.1.1): a weak validator never matches, and every `PUT` of an API would
-//!   fail with 412. So the weak validator is turned back into the strong one. It stands for the same state of the
-//!   resource, the one that the client has seen.
+//!   fail with 412. So the weak validator is turned back into the strong one. Both stand for the same state of the
+//!   resource: the state that the client has seen.
 //! - `If-Range` with a weak validator never matches either (section 13.1.5), so the origin has to send the whole body.
 //!   Not all origins do, and a client must not join a part of the original body with a part of the changed one. So
 //!   `If-Range` and `Range` are removed.

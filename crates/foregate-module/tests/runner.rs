@@ -198,7 +198,7 @@ impl Platform for Script {
 }
 
 impl Script {
-    /// A request whose field `x-do` scripts the steps.
+    /// A request with a field `x-do` that scripts the steps.
     fn of(does: &str) -> Self {
         Self::dry(does, false)
     }

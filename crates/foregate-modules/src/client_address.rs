@@ -179,7 +179,8 @@ impl TrustedProxies {
         address.map_or(self.unix, |address| self.networks.get(address).is_some())
     }
 
-    /// The client, if the peer is a trusted proxy. Without an address if the client is the peer itself.
+    /// The client according to the forwarding field, which is read only if the peer is a trusted proxy. The address is
+    /// `None` if the client is the peer itself.
     fn client(&self, fields: &dyn Fields) -> ForwardedHop {
         let (name, last): (_, Last) = match &self.header {
             Header::Forwarded => ("forwarded", last_element),
@@ -194,7 +195,7 @@ impl TrustedProxies {
                 }
             };
             let Some(hop) = hop else { return believed };
-            // An entry that states no address keeps the address of the entry before it; its scheme counts.
+            // If an entry states no address, the address from the previous entry is kept, but the scheme is taken from this entry.
             believed = ForwardedHop { address: hop.address.or(believed.address), secure: hop.secure };
             if hop.address.is_none() || !self.trusts(hop.address) {
                 return believed;

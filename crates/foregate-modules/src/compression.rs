@@ -248,7 +248,7 @@ impl Step for Compress {
     }
 }
 
-/// Encodes responses that were decoded for a filter again, with the origin's coding: see
+/// Restores the origin's coding of responses that were decoded for a filter: see
 /// [`DecodeForFilters`](crate::decompression::DecodeForFilters). If `compress` has already encoded the response with
 /// the client's preferred coding, this step does nothing.
 #[derive(Debug, Default)]
@@ -315,7 +315,7 @@ impl Compression {
     }
 }
 
-/// The weak form of a 304's validator, if the client has sent it: then the client's copy was changed by a filter.
+/// The weak form of a 304's validator, if the client has sent this weak form: its copy was then changed by a filter.
 pub(crate) fn known_validator(request: &dyn Fields, response: &dyn Fields) -> Option<Edit> {
     let strong = response.get("etag").filter(|tag| tag.starts_with(b"\""))?;
     let weak = [b"W/", strong].concat();

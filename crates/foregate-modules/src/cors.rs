@@ -185,7 +185,7 @@ impl FromNode for Cors {
     }
 }
 
-/// Checks that browsers let pages use a method, and that they spell it in this way (Fetch, section 2.2.1).
+/// Checks that browsers let pages use a method, and that browsers send it in this spelling (Fetch, section 2.2.1).
 fn check_method(argument: &Argument) -> Result<(), Problem> {
     const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
     const IN_UPPER_CASE: [&str; 6] = ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];

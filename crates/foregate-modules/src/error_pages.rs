@@ -341,7 +341,7 @@ fn read_body(node: &Node, escape: Escape, context: &mut dyn Context) -> Result<B
     })
 }
 
-/// The template of a text, which `argument` contains, or whose file it names.
+/// The template of a text: `argument` contains the text or names its file.
 fn read_template(
     argument: &Argument,
     text: &[u8],

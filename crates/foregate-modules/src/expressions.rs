@@ -28,19 +28,20 @@ use foregate_rules::{
 
 use self::facts::{ExchangeFacts, Numbers, is_of_path};
 
-/// The names of the values whose entries form the map `vars`, in the order of their phases. A later value has all
-/// entries of the earlier ones. Expressions may use `vars` from the phase of the first value on: a step that
-/// evaluates expressions may provide its variables before it has written the value.
+/// The names of the values with entries that form the map `vars`, in the order of their phases. A later value has all
+/// entries of the earlier ones. Expressions may use `vars` already in the phase that writes the first value: the step
+/// that sets the variables also evaluates expressions, and these see the variables so far.
 pub const VARIABLES: [&str; 3] = ["vars", "vars-rewrite", "vars-response"];
 
 /// The field with the client's country.
 const COUNTRY: &str = "ip.src.country";
 
-/// The value that the field with the client's country shows. The value is also a field under its own name.
+/// The name of the value with the client's country. Expressions can read it in two fields: the built-in field for the
+/// country, and a field with the name of the value.
 pub const COUNTRY_VALUE: &str = "geo.country";
 
-/// The most readings of a path for which conditions are evaluated. If a path has more, every condition that reads the
-/// path is in doubt.
+/// The most readings of a path (ways in which an origin may decode it) for which conditions are evaluated. If a path
+/// has more readings, the result of every condition that reads the path is in doubt.
 const READINGS_MOST: usize = 32;
 
 /// Why an expression was refused.
@@ -146,7 +147,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// The values that the programs compiled since the last call read, by their numbers in the pipeline: see
+    /// The numbers of the pipeline's values that are read by the programs compiled since the last call: see
     /// [`Configured::reads`](foregate_module::Configured::reads).
     pub fn take_read(&self) -> Box<[u16]> {
         self.read.take().into()
@@ -219,8 +220,8 @@ impl Compiler {
         let of_path: Box<[bool]> = of_path.collect();
         let reads_path = of_path.contains(&true);
         let rules = RuleSet::new(predicates).map_err(|error| {
-            // The message names no rule by its number: numbers count the rules of all phases, but this set has the rules of one
-            // phase. The place identifies the rule.
+            // The message names no rule by its number, because users number the rules of all phases, but this set has the rules of
+            // one phase. The position in the file identifies the rule.
             let (number, message) = match error {
                 RuleSetError::Patterns(number) => {
                     let most = limits::MAX_COMPILED_PATTERNS;

@@ -6,9 +6,9 @@
 //! }
 //! ```
 //!
-//! One step asks before any other check, and one step asks about the other readings of the path. A third step reads
-//! the answers: with 2xx the request passes, any other answer is sent to the client unchanged, and without an answer
-//! no request passes.
+//! One step asks before any other check. A second step asks about the other ways in which an origin may read the path.
+//! A third step evaluates the answers: with 2xx the request is allowed, any other answer is sent to the client
+//! unchanged, and without an answer no request is allowed.
 
 mod readings;
 #[cfg(test)]
@@ -379,7 +379,7 @@ impl Step for ForwardAuth {
     const FILTERS: &'static [Filter] = &[];
 
     fn identity(settings: &ForwardAuthSettings) -> Vec<Text> {
-        // Credentials are no identity that the module writes: the server has to get them, so they must not be removed.
+        // Credentials are not included, so that they are not removed from the request: the server has to get them.
         let told = settings.copy.iter().filter(|name| !SENT.contains(&&***name));
         told.map(|name| Text::from(name.clone())).collect()
     }

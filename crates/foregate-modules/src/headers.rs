@@ -180,7 +180,7 @@ struct Lines {
 enum Line {
     /// The edits in their order.
     Fixed(Arc<[Edit]>),
-    /// A line whose value an expression makes. The field has the name and an empty value.
+    /// A line with a value that an expression makes. The field has the name and an empty value.
     Made(Verb, Field, Arc<dyn Expression>),
 }
 
@@ -307,7 +307,8 @@ impl Changes {
         Ok(Self { fixed: Some(edits.cloned().collect()), blocks: Vec::new() })
     }
 
-    /// The changes that the lines of the block may make, without values; with `always`, only those without a condition.
+    /// The changes that the lines of the block may make, without values. With `always`, only the changes of lines
+    /// without a condition.
     fn all(&self, always: bool) -> Vec<Edit> {
         let blocks = self.blocks.iter().filter(|block| !always || block.when.is_none());
         let mut edits: Vec<Edit> = self.fixed.iter().flat_map(|fixed| fixed.iter().cloned()).collect();

@@ -54,7 +54,7 @@ const LEEWAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3
 /// least this old.
 const RENEWED: Duration = Duration::from_secs(10);
 const KEEPS: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
-/// Authentication schemes whose credentials origins may read as a token.
+/// Authentication schemes with credentials that origins may read as a token.
 const TOKEN_SCHEMES: [&[u8]; 3] = [b"bearer", b"dpop", b"jwt"];
 
 static KEY: ConfigKey = ConfigKey {

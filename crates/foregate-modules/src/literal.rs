@@ -1,5 +1,4 @@
-//! Finds texts of the configuration that are literals, although the user has probably meant an expression, to be
-//! evaluated for each request.
+//! Finds texts of the configuration that are taken literally, although the user has probably meant an expression.
 
 use alloc::format;
 use alloc::string::{String, ToString};

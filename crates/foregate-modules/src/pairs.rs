@@ -139,9 +139,9 @@ impl Pairs {
 }
 
 /// The values of all cookies that some origin may read under this name, with any way of decoding. Names are compared
-/// without regard to case, with `_` for the signs that PHP replaces by it, and without the part from a NUL or an
-/// index on. A name may also begin inside a value, after white space, a comma or a quote: Python and old versions of
-/// Java read a new cookie there.
+/// without regard to case, with `_` for the characters that PHP replaces by it, and without the part from a NUL or an
+/// index such as `[0]` on. A name may also begin inside a value, after white space, a comma or a quote: Python and old
+/// versions of Java read a new cookie there.
 ///
 /// Finds more than [`Pairs::named`]. Use it only to detect requests that origins could read in different ways.
 pub(crate) fn like_cookie<'t>(text: &'t [u8], wanted: &[u8]) -> impl Iterator<Item = &'t [u8]> {

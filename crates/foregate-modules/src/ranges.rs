@@ -164,7 +164,8 @@ impl Ranges {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// The least number of the networks that contain this address. An IPv4-mapped IPv6 address counts as its IPv4 address.
+    /// The lowest number among the networks that contain this address. An IPv4-mapped IPv6 address counts as its IPv4
+    /// address.
     #[inline]
     pub fn get(&self, address: IpAddr) -> Option<u32> {
         match address.to_canonical() {
@@ -180,7 +181,7 @@ fn find<T: Ord + Copy>(ranges: &[Range<T>], at: T) -> Option<u32> {
     (at <= range.last).then_some(range.number)
 }
 
-/// Cuts overlapping ranges, so that each address has the lowest number of the ranges that contain it.
+/// Cuts ranges until none overlap. Each address keeps the lowest number among the ranges that contain it.
 fn flatten<T: Ord + Copy>(
     ranges: Vec<Range<T>>,
     next: impl Fn(T) -> Option<T>,

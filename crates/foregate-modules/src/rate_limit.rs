@@ -48,9 +48,9 @@ const REQUESTS_MOST: u64 = 10_000_000;
 const NAME_MOST: usize = 64;
 /// The longest window.
 const WINDOW_MOST: Duration = Duration::from_secs(30 * 86_400);
-/// The longest time that an empty bucket may take to fill, milliseconds. It is half of the range of the table's
-/// times; the other half is left for the uptime of the process. If a time exceeded the range, the bucket would count
-/// as full too early.
+/// The longest time that an empty bucket may take to fill, milliseconds. The times in the table are this time plus the
+/// uptime of the process, so each of the two may take half of the range of times. If a time exceeded the range, the
+/// bucket would count as full too early.
 const FILLS_WITHIN: u64 = UNTIL_MOST / 2;
 /// The most bytes of a refusal's body.
 const BODY_MOST: usize = 64 * 1024;
@@ -453,8 +453,8 @@ impl Stage for Late {
     const VALUE: &'static str = "rate-limit-late.remaining";
 }
 
-/// The state of a stage's limits after a request that passed them. Expressions see the smallest number of remaining
-/// requests.
+/// The state of the limits of one phase, after a request that they have admitted. Expressions see the smallest number
+/// of remaining requests.
 #[derive(Debug)]
 pub struct Remaining<S>(PhantomData<S>);
 

@@ -168,8 +168,8 @@ impl Redirects {
         target.starts_with(b"/").then(|| normal_path(target).into_owned())
     }
 
-    /// Returns true if following a redirect leads back to it, or never ends. If a later redirect leads to its own source,
-    /// the walk ends there: a request for that source is not redirected.
+    /// Returns true if a client that follows this redirect comes back to its source, or never stops. The walk ends at a
+    /// path that would be redirected to itself, because such a request is not redirected.
     fn circles(&self, redirect: &PatternRedirect) -> bool {
         let host = redirect.source.host();
         let first = redirect.source.sample(SAMPLE);

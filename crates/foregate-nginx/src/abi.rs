@@ -1,4 +1,4 @@
-//! The structures of `module/foregate.h`, which pass between C and Rust. Their use is documented in
+//! The structures of `module/foregate.h`, which C and Rust pass to each other. Their use is documented in
 //! [`ffi`](crate::ffi).
 #![allow(non_camel_case_types, reason = "the names of the header")]
 

@@ -16,7 +16,7 @@ pub(crate) struct Body {
     ended: bool,
     /// Set if the waiting filter's fetch has been reported.
     asked: bool,
-    /// Set if the filters have been flushed since a filter waits, so that they hold back no output.
+    /// Set if the filters were flushed after a filter began to wait for a fetch, so that they hold back no output.
     flushed: bool,
     /// The answer to the waiting filter's fetch.
     answer: Option<FetchResult>,
@@ -37,7 +37,7 @@ pub(crate) struct BodyProgress {
     pub produced: usize,
     /// Set if there is more output that needs no further input.
     pub more: bool,
-    /// The step whose filter has given up, and lets the rest of the body pass.
+    /// The step with a filter that has given up and lets the rest of the body pass.
     pub bailed: Option<&'static str>,
     /// Set if the output is to be sent before the next call.
     pub soon: bool,
@@ -160,8 +160,8 @@ impl Body {
         Ok(moved)
     }
 
-    /// Updates the share to the held memory. If there is not enough, the filter that holds the most memory is asked to give up. Returns the
-    /// used length of `out`.
+    /// Reserves budget for the memory that the filters hold now. If the budget is not enough, the filter that holds the
+    /// most memory is asked to give up. Returns the used length of `out`.
     fn account(
         &mut self,
         out: &mut [u8],

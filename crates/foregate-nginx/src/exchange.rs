@@ -26,7 +26,7 @@ impl<'r> Head<'r> {
         Self { host: Some(host), which, fields: host.fields(which) }
     }
 
-    /// A head whose fields have been [copied](Self::copied).
+    /// A head with [copied](Self::copied) fields.
     pub(crate) fn lent(which: Which, fields: &'r [(Vec<u8>, Vec<u8>)]) -> Self {
         let fields = fields.iter().map(|(name, value)| Field::lent(name, value)).collect();
         Self { host: None, which, fields }

@@ -15,8 +15,8 @@ use crate::target;
 /// The part of a request that has asked for a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
-    /// A step. The answer is written to the slot that belongs to this slot. If the step is in a dry run, only steps in a
-    /// dry run see the answer.
+    /// A step, which wrote the request to `slot`. The answer is written to the answer slot of `slot`. If the step is in
+    /// a dry run, only steps in a dry run see the answer.
     Step { slot: u16, dry: bool },
     /// A filter of the response's body.
     Filter,

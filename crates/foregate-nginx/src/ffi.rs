@@ -297,7 +297,8 @@ impl<'r> Host<'r> {
     /// Writes a line into a log file.
     pub(crate) fn write_log(self, file: LogFile, line: &[u8]) {
         let line = [line, b"\n"].concat();
-        // SAFETY: the file is of the configuration that serves the request, and lives as long; the line is written at once.
+        // SAFETY: the file belongs to the configuration that serves the request, and lives as long as the configuration. The
+        // line is written at once.
         unsafe { (self.table.write_log)(file.0, fg_text::of(&line)) };
     }
 
@@ -562,11 +563,12 @@ pub unsafe extern "C" fn fg_receive(request: *mut c_void, number: usize, part: f
     })
 }
 
-/// Takes an answer, whose body has already been received, or the reason why there is none.
+/// Takes an answer with a body that has already been received, or the reason why there is no answer.
 ///
 /// # Safety
 ///
-/// `request` came from [`fg_request_new`] for `r`, which lives; there are this many fields, whose texts live for the call.
+/// `request` came from [`fg_request_new`] for `r`, which lives; there are this many fields, and their texts live for
+/// the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_answered(
     request: *mut c_void,

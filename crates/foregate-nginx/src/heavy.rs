@@ -92,8 +92,8 @@ struct ClientShare {
     client: Option<IpAddr>,
 }
 
-/// Returns true if a step can run on another thread with copies: it must not change the exchange itself, because its
-/// output is applied only when it comes back.
+/// Returns true if a step can run on another thread, with copies of its inputs. It must not change the exchange
+/// directly: its output is applied later, on the worker.
 pub(crate) fn can_leave(decl: &Decl) -> bool {
     const CHANGES: [&str; 7] = [
         EditRequest::SLOT.name,

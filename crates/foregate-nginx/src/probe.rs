@@ -1,4 +1,4 @@
-//! Modules for tests with NGINX: steps that panic, a filter whose output is much longer than its input, and slow steps.
+//! Modules for tests with NGINX: steps that panic, a filter with output much longer than its input, and slow steps.
 //!
 //! ```kdl
 //! probe panic="request"

@@ -204,8 +204,8 @@ fn switched_off(pipeline: &Pipeline, plan: &Plan, names: &[String]) -> Result<St
     Ok(off)
 }
 
-/// The upstreams that a route file may name. Steps can send requests to names that stand for a location; as the
-/// upstream of the client's request, they can choose NGINX's own upstreams.
+/// The upstreams that a route file may name. Steps can send their own requests to names that stand for a location. For
+/// the client's request, steps can choose NGINX's own upstreams.
 struct Names<'n> {
     /// The names that stand for a location, with their numbers.
     upstreams: Vec<(String, u32)>,

@@ -223,7 +223,7 @@ impl Run {
         }
         if self.runner.next() <= PhaseId::RequestEarly.order() {
             self.phases(exchange, PhaseId::RequestEarly)?;
-            // Done before any condition or key of a limit reads the fields, because it would believe the client.
+            // The fields are removed before a condition or the key of a limit reads them: a client may have forged them.
             exchange.remove_identity(route.plan.identity());
         }
         if exchange.request_length() == Some(0) || exchange.kept.request_body.is_some() {

@@ -428,8 +428,8 @@ impl Error {
 enum Repetition {
     /// No: a response has begun, or another attempt would end in the same way.
     Never,
-    /// Any request may be repeated: there was no connection to the server. Another attempt at the same server would most
-    /// likely fail, too.
+    /// Any request may be repeated, because there was no connection to the server. An attempt at the same server would
+    /// most likely fail again.
     Connecting,
     /// Any request may be repeated: the origin has not processed it.
     Unprocessed,

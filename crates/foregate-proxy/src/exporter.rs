@@ -70,7 +70,8 @@ pub async fn finish(proxy: &Proxy, limit: Duration) {
     }
 }
 
-/// Sends a batch, again if a failure may be temporary. Returns the number of spans that the receiver has rejected.
+/// Sends a batch. After a failure that may be temporary, sends it again. Returns the number of spans that the receiver
+/// has rejected.
 async fn deliver(proxy: &Proxy, batch: &SpanBatch) -> Result<u64, String> {
     let until = Instant::now() + PATIENCE;
     let mut pause = PAUSE;

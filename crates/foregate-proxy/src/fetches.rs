@@ -69,8 +69,8 @@ pub struct SharedAnswer {
     answers: Mutex<KeptAnswers>,
     /// The start of the table, from which the times of answers count.
     start: Instant,
-    /// The queue for fetching the answer, one client at a time. If a client's fetch fails because the client has no
-    /// memory or places left, the next client in the queue tries.
+    /// The queue for fetching the answer, one client at a time. If a client's fetch fails because the client has used
+    /// up its memory or its fetches, the next client in the queue tries.
     pub asking: Arc<Lanes>,
 }
 

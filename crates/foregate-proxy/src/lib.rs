@@ -1,10 +1,10 @@
 //! The asynchronous half of Foregate: listeners, TLS, connections, the exchange, upstreams and
 //! telemetry.
 //!
-//! Everything else in the workspace is pure; this crate is the only one that awaits. Its modules
-//! are rooms that use lower rooms alone: `counters, time, settings -> limits -> transport ->
-//! message -> link -> upstream -> proxy -> exchange -> connection -> listener -> server`, each only
-//! rooms that stand before it. `crates/foregate/tests/house` holds the list.
+//! Everything else in the workspace is pure; this crate is the only one that awaits. Its modules are
+//! layers, called rooms. A room uses only rooms before it in this order: `counters, time, settings ->
+//! limits -> transport -> message -> link -> upstream -> proxy -> exchange -> connection -> listener ->
+//! server`. `crates/foregate/tests/house` holds the full list.
 
 #![deny(unsafe_code)]
 

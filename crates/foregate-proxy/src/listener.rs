@@ -31,7 +31,7 @@ use crate::transport::stream::Socket;
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The number of connections accepted in a row. After them, other tasks run. So under overload,
-/// further connections stay in the system's queue, and accepted ones do not wait for all of them.
+/// accepted connections are served while further ones still wait in the system's queue.
 const IN_A_ROW: u32 = 16;
 /// If more than this many tasks wait in the runtime's common queue, accepting pauses: more
 /// connections would delay the present work further.

@@ -18,17 +18,17 @@ use crate::sys;
 /// A piece of work. It catches its own panics.
 type OffloadJob = Box<dyn FnOnce() + Send>;
 
-/// The limit on pieces of work of one client in the queue and on threads, for work that may be refused
-/// at once beyond the limit: wrong passwords from one address must not delay the requests of others.
-/// IPv6 clients are distinguished by their networks of 64 bits.
+/// The most pieces of work of one client, waiting or running, if the work has a cheap alternative
+/// ([`Patience::None`]). Further pieces are refused at once: wrong passwords from one address must not
+/// delay the requests of others. IPv6 clients are distinguished by their networks of 64 bits.
 const PER_CLIENT: usize = 16;
 
 /// The limit for work that is usually short: enough for the requests of a whole web page.
 const PER_CLIENT_SHORT: usize = 64;
 
-/// The part of the queue that the work of one client may take, percent. Work that can wait
-/// ([`Patience::Long`]) may take all of this part: an upload is better inspected late than not at all,
-/// or on the worker. It does not delay other clients, because clients take turns.
+/// The part of the queue that the work of one client may take, percent. Work of [`Patience::Long`] may
+/// take all of this part: it is better to inspect an upload late than to refuse it or to inspect it on
+/// the worker. Such work does not delay other clients, because clients take turns.
 const PART: usize = 25;
 
 /// How long a piece of work may wait, depending on the alternative if it gets no place.
@@ -47,8 +47,8 @@ pub enum Patience {
 pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest wait for work on a long body, which must not run on a worker. A client that has sent a
-/// long body also waits longer. Meanwhile a body in a file takes no memory, and one in memory is
-/// counted.
+/// long body also waits longer. Meanwhile a body in a file takes no memory, and a body in memory counts
+/// as used memory.
 pub const LONGEST_WAIT_OF_LONG: Duration = Duration::from_secs(30);
 
 /// A body in memory of at least this many bytes is long: inspecting it would delay the other requests
@@ -247,9 +247,9 @@ impl Drop for Offload {
     }
 }
 
-/// How much lower than that of workers the priority of the threads is, in steps of `nice`. If there are
-/// fewer cores than threads, a worker with a cheap request must not wait behind heavy work. While
-/// workers use all cores, a tenth of the time is left for heavy work.
+/// The priority of the threads, in steps of `nice` below the priority of workers. If there are fewer
+/// cores than threads, a worker with a cheap request must not wait behind heavy work. While workers
+/// use all cores, a tenth of the time is left for heavy work.
 const NICE: i32 = 10;
 
 fn work(queue: &OffloadQueue, metrics: &Metrics) {

@@ -132,7 +132,8 @@ impl Config {
         })
     }
 
-    /// The part of this configuration that the rest of an exchange needs. Its only site is `site`, as [`HostId::FIRST`].
+    /// The part of this configuration that the rest of an exchange needs. This part has only one site, which is
+    /// `site`, and its number there is [`HostId::FIRST`].
     pub fn slim(&self, site: Option<HostId>, route: Option<&Arc<Route>>, has_steps: bool) -> Self {
         let settings = &self.settings;
         let name = site.map(|site| &*settings.sites.site(site).name);
@@ -318,7 +319,7 @@ pub struct Proxy {
     config: ArcSwap<Config>,
     /// Counters.
     pub metrics: Arc<Metrics>,
-    /// The counters of requests whose host no site has.
+    /// The counters of requests for a host that no site has.
     pub unrouted: Arc<SiteCounters>,
     /// The connections of clients.
     pub registry: Arc<Registry>,

@@ -27,8 +27,8 @@ pub fn number() -> u64 {
     if left == 0 {
         let mut bytes = [0; TAKEN * 8];
         if SystemRandom::new().fill(&mut bytes).is_err() {
-            // Without the system's source: the standard library has hash keys that it took from the system
-            // earlier.
+            // The system's source is not available. The standard library has hash keys that it took from
+            // this source earlier.
             return std::hash::RandomState::new().build_hasher().finish();
         }
         for (number, bytes) in kept.iter_mut().zip(bytes.chunks_exact(8)) {

@@ -208,7 +208,7 @@ impl Listening {
 
     /// Stops the listener: its task accepts the connections in the queue, and ends.
     fn stop(self) -> JoinHandle<()> {
-        // With an open descriptor of the socket, clients could still connect, but nobody would accept them.
+        // If a descriptor of the socket stayed open, clients could still connect, but nobody would accept them.
         drop(self.listener);
         self.stop.send_replace(true);
         self.task

@@ -97,7 +97,7 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// Connections from one client address. Beyond: closed at once. Default: 1,024.
     pub connections_per_client: usize,
-    /// Requests in flight to upstreams of one client address. Beyond: 503. Default (`None`): no limit.
+    /// Requests of one client address in flight to all upstreams together. Beyond: 503. Default (`None`): no limit.
     pub requests_per_client: Option<usize>,
     /// Bytes of a request's body that are read and dropped after an early response. Beyond: close.
     /// Default: 64 KiB.
@@ -127,26 +127,39 @@ pub struct Limits {
     /// Frames without progress allowed per second after the burst. Default: 20.
     pub h2_control_rate: u32,
     /// The number of heavy jobs of modules' steps that may wait for a thread. Beyond: the step's
-    /// setting. Default: 1,024.
+    /// setting decides. Default: 1,024.
     pub offload_queue: usize,
     /// The memory that peers may make the process hold in buffers, heads and bodies,
-    /// [`filter_memory`](Self::filter_memory) included, bytes. From 50 percent of it on, clients with
-    /// more than eight connections lose keep-alive; from 75 percent on, their new requests get 503; from
-    /// 85 percent on, all clients lose keep-alive; from 90 percent on, all new requests get 503. Beyond:
-    /// new connections are closed. Default (`None`): `filter_memory`, and 32 MiB for each worker, but
-    /// for at least two workers.
+    /// [`filter_memory`](Self::filter_memory) included, bytes. At these percentages of this limit, measures begin:
+    ///
+    /// - 50: clients with more than eight connections lose keep-alive;
+    /// - 75: new requests of these clients get 503;
+    /// - 85: all clients lose keep-alive;
+    /// - 90: all new requests get 503;
+    /// - 100: new connections are closed.
+    ///
+    /// Default (`None`): `filter_memory` plus 32 MiB for each worker. A single worker counts as two.
     pub memory: Option<usize>,
     /// The memory of the process for body filters, starts of bodies for steps and bodies kept for another
-    /// attempt, all together, bytes. Beyond: 503 for requests that need more; bodies pass unchanged if
-    /// the filter allows it; bodies kept for another attempt are dropped. Default: [`FILTER_MEMORY`].
+    /// attempt, all together, bytes. Beyond:
+    ///
+    /// - a filter that may be left out is left out;
+    /// - bodies kept for another attempt are dropped;
+    /// - other requests that need more get 503.
+    ///
+    /// Default: [`FILTER_MEMORY`].
     pub filter_memory: usize,
     /// The total size of temporary files with starts of bodies for steps, bytes. Beyond: 503. Default:
     /// [`FILTER_FILES`].
     pub filter_files: usize,
-    /// The part that the requests of one client address (IPv6: a network of 64 bits) may hold of
-    /// [`filter_memory`](Self::filter_memory), of [`filter_files`](Self::filter_files), of the
-    /// descriptors for these files and of the places for fetches to one upstream, percent. A single body
-    /// may hold more. Beyond: 503 for this client. Default: [`FILTER_PER_CLIENT`].
+    /// The part, percent, that the requests of one client address (IPv6: a network of 64 bits) may hold
+    /// of each of these:
+    ///
+    /// - [`filter_memory`](Self::filter_memory);
+    /// - [`filter_files`](Self::filter_files), and the descriptors for these files;
+    /// - the number of fetches in flight to one upstream.
+    ///
+    /// A single body may hold more. Beyond: 503 for this client. Default: [`FILTER_PER_CLIENT`].
     pub filter_per_client: usize,
 }
 
@@ -387,8 +400,8 @@ impl Default for UpstreamTls {
 /// The options of a site other than its hosts and routes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SiteOptions {
-    /// Let field names with an underscore pass in both directions. Default: they are dropped from
-    /// requests.
+    /// Forward request fields with an underscore in their names. Default: such fields are dropped.
+    /// Those of responses are forwarded in any case.
     pub allow_underscores: bool,
     /// Keep duplicate slashes in paths. Default: they are merged.
     pub keep_slashes: bool,

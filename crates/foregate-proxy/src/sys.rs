@@ -116,7 +116,7 @@ pub fn collect_memory() {
 }
 
 /// Returns the whole pages of a buffer to the system. The buffer's content is undefined afterwards. To be called before
-/// freeing a buffer whose pages the allocator would keep.
+/// freeing a buffer with pages that the allocator would keep.
 pub fn discard(buffer: &mut [u8]) {
     // SAFETY: sysconf(3) has no preconditions.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

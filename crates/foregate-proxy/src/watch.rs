@@ -20,14 +20,14 @@ use tokio::sync::mpsc;
 const SETTLE: Duration = Duration::from_millis(300);
 /// The longest wait for quiet, if changes do not stop.
 const SETTLE_LIMIT: Duration = Duration::from_secs(3);
-/// The interval at which files are checked without a notification. There are none from network file
-/// systems, nor if a folder above the files, or a link to it, is replaced (which is a way to change
-/// several files at once).
+/// The interval at which files are checked without a notification. Network file systems send no
+/// notifications. There is also none if a folder above the files, or a link to it, is replaced, which is
+/// a way to change several files at once.
 const POLL: Duration = Duration::from_secs(5);
-/// With many files, a check may take long. The pause after a check is therefore at least this many times
-/// the check's duration,
+/// With many files, a check may take long. The pause after a check is therefore this many times the
+/// check's duration, but at least [`POLL`] and at most [`POLL_MOST`].
 const POLL_SHARE: u32 = 200;
-/// but not longer than this.
+/// The longest pause between two checks.
 const POLL_MOST: Duration = Duration::from_secs(60);
 
 /// Watches the folders of files. Dropping it ends its thread.

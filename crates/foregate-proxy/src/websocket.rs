@@ -1,5 +1,5 @@
-//! The handshake fields of WebSocket over HTTP/1 (RFC 6455, section 4). They are needed if only one side
-//! uses HTTP/2, whose handshake has no such fields.
+//! The handshake fields of WebSocket over HTTP/1 (RFC 6455, section 4). They are needed if only one side uses HTTP/2:
+//! the handshake of HTTP/2 has no such fields.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 /// The text that a server appends to the client's key (RFC 6455, section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// A new key, for a client whose handshake has none.
+/// A new key, for a client without a key in its handshake.
 pub fn new_key() -> String {
     let mut nonce = [0u8; 16];
     // If the source of randomness fails, the key is still valid: it only proves freshness.

@@ -92,7 +92,7 @@ fn active_in_any(parts: &[Hir]) -> usize {
     sum.saturating_add(fixed.len()).saturating_add(active_within(&fixed))
 }
 
-/// An expression whose matches all have the same length.
+/// An expression with matches that all have the same length.
 struct FixedLength {
     /// The fixed beginning of each match in lower case, up to the first byte that may vary.
     word: Vec<u8>,
@@ -135,8 +135,8 @@ fn active_within(all: &[FixedLength]) -> usize {
     let words =
         all.iter().map(|fixed| fixed.word.get(..fixed.length.saturating_sub(1)).unwrap_or(&fixed.word));
     let longest = all.iter().map(|fixed| fixed.length).max().unwrap_or(0);
-    // For a number of bytes: the most expressions that are past their word and can be active together, because
-    // each of their words is a prefix of the other.
+    // The most expressions that can be active together after `length` bytes, and are past their words by then. Of
+    // any two of them, the word of one is a prefix of the word of the other.
     let behind = |length: usize| {
         let mut counts: HashMap<&[u8], usize> = HashMap::new();
         for fixed in all.iter().filter(|fixed| fixed.word.len() < length && length < fixed.length) {

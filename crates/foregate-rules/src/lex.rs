@@ -153,7 +153,7 @@ fn code_point(character: char) -> String {
     format!("U+{:04X}", u32::from(character))
 }
 
-/// A part of an expression for a message, in one line. Invisible characters are shown as code points.
+/// A part of an expression as a message shows it: in one line, with invisible characters as code points.
 pub(crate) fn visible(text: &str) -> String {
     let shown = |character| if is_invisible(character) { code_point(character) } else { character.into() };
     text.chars().map(shown).collect()
@@ -204,7 +204,7 @@ impl NoNumber<'_> {
 }
 
 /// A number as Cloudflare writes it: decimal, hexadecimal after `0x`, or octal after `0`. Only a decimal one may have a
-/// sign. `None` if the word is something else.
+/// sign. `None` if the word is not a number.
 fn number(word: &str) -> Option<Result<i64, NoNumber<'_>>> {
     let all = |digits: &str, is: fn(&u8) -> bool| !digits.is_empty() && digits.as_bytes().iter().all(is);
     let parsed = |digits, radix| i64::from_str_radix(digits, radix).map_err(|_| NoNumber::TooLarge);

@@ -38,11 +38,15 @@
 //! # Absent values
 //!
 //! A request may lack a value, such as a header field that was not sent, or the country of an unknown address. That
-//! is no error. A comparison with an absent value is false, so `ne`, which means `not eq`, is true. A boolean field
-//! that is absent is false. A function of an absent value is absent, with these exceptions: `concat` leaves the value
-//! out, and `starts_with`, `ends_with`, `has_key` and `has_value` are false. `any` over no elements is false, and
-//! `all` is true. The `len` of a name that a map does not have is absent, but the `len` of an array field without
-//! elements is 0.
+//! is no error:
+//!
+//! - A comparison with an absent value is false, so `ne`, which means `not eq`, is true.
+//! - An absent boolean field is false.
+//! - A function of an absent value is absent, with these exceptions: `concat` leaves the value out, and `starts_with`,
+//!   `ends_with`, `has_key` and `has_value` are false.
+//! - `any` over no elements is false, and `all` is true.
+//! - The `len` of a value under a name that a map does not have is absent.
+//! - The `len` of an array field without elements is 0.
 //!
 //! # Limits
 //!

@@ -28,7 +28,7 @@ pub enum Entries {
 #[derive(Clone, Debug)]
 pub(crate) enum ListKind {
     Ips(IpSet),
-    /// Whole names, and names whose subdomains all match; both in lower case.
+    /// Whole names, and names with subdomains that all match; both in lower case.
     Hosts {
         exact: TextSet,
         below: TextSet,

@@ -70,7 +70,7 @@ impl Needs {
         let mut bytes = run.iter().flatten();
         let fold = bytes.any(|byte| byte.either);
         // True if some letters have a fixed case and others do not. The search ignores the case of all letters, so a
-        // hit decides nothing then.
+        // hit does not prove a match then.
         let mixed = fold && run.iter().flatten().any(|byte| !byte.either && byte.byte.is_ascii_alphabetic());
         let text = |text: &Vec<Byte>| -> Box<[u8]> {
             let bytes = text.iter().map(|byte| if fold { byte.byte.to_ascii_lowercase() } else { byte.byte });
@@ -109,7 +109,8 @@ fn is_look(hir: &Hir, look: Look) -> bool {
     matches!(hir.kind(), HirKind::Look(found) if *found == look)
 }
 
-/// The longest run of parts at the start that matches a list of texts: those texts, and the number of parts.
+/// Finds the longest run of parts from the start that matches only a limited list of texts. Returns these texts and the
+/// number of parts in the run.
 fn run_from(parts: &[&Hir]) -> (Vec<Vec<Byte>>, usize) {
     let mut run = vec![Vec::new()];
     for (length, part) in parts.iter().enumerate() {

@@ -448,8 +448,8 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The help for a word in capitals that is a keyword in lower case, such as `NOT` or `TRUE`. It cannot be a field,
-/// because no field has capitals.
+/// The help for a word in capitals that is a keyword in lower case, such as `NOT` or `TRUE`. Such a word cannot be a
+/// field, because no field has capitals.
 fn other_case(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let meant = lower != name && matches!(&*lower, "not" | "true" | "false");

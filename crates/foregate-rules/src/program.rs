@@ -99,8 +99,8 @@ pub(crate) enum Text {
     Lower(Box<Text>),
     Upper(Box<Text>),
     Concat(Box<[Text]>),
-    /// A part of a text, from a start to an end or, without one, to the end of the text. Negative positions count
-    /// from the end of the text.
+    /// A part of a text, from a start to an end or, if no end is given, to the end of the text. Negative positions
+    /// count from the end of the text.
     Substring(Box<Text>, Box<Number>, Option<Box<Number>>),
     RemoveBytes(Box<Text>, Box<[u8]>),
     Replace(Box<Text>, Box<Replacement>),
@@ -138,7 +138,7 @@ pub(crate) enum Number {
     Literal(i64),
     Absent,
     Field(FieldId),
-    /// A field for a length, in a comparison. An unknown length counts as greater than any number.
+    /// A field that holds a length, in a comparison. An unknown length counts as greater than any number.
     Length(FieldId),
     Element,
     At(Box<Source>, u32),

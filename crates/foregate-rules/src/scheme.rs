@@ -127,7 +127,7 @@ pub struct Field {
     pub kind: Type,
     /// The stage from which on the field is known.
     pub stage: Stage,
-    /// True for a map whose names are compared regardless of case.
+    /// True for a map with names that are compared regardless of case.
     pub names_fold: bool,
     /// Its description, a sentence.
     pub about: Box<str>,
@@ -171,7 +171,7 @@ impl Scheme {
         scheme
     }
 
-    /// Adds a field, such as a value that a module sets. An added map compares names byte by byte.
+    /// Adds a field, such as a value that a module sets. The names of an added map are compared byte by byte.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl Scheme {
         self.ids.get(name).copied()
     }
 
-    /// The declaration of a field; `None` if the id is from another scheme, which has more fields.
+    /// The declaration of a field; `None` if the id comes from another scheme with more fields.
     #[must_use]
     pub fn field(&self, id: FieldId) -> Option<&Field> {
         self.fields.get(usize::from(id.0))

@@ -54,8 +54,8 @@ impl IpRange {
                 "{address}/{bits} has bits set behind the first {bits}: the network is {base}/{bits}"
             ));
         }
-        // An IPv6 address mapped from IPv4 counts as IPv4. Its network has at least 96 bits: with fewer, some of the
-        // other bits would not be zero, which is an error above.
+        // An IPv6 address mapped from IPv4 counts as IPv4. `bits` is at least 96 here: with fewer, bits outside of the
+        // network would not be zero, which was refused above.
         let (v4, first) = key(address);
         let last = first | u128::MAX.checked_shr(128 - u32::from(width - bits)).unwrap_or(0);
         Ok(Self { v4, first, last })

@@ -62,8 +62,8 @@ impl Binary {
         self.file.as_ref()
     }
 
-    /// Returns true if this process must not be replaced by the program: it already runs it, or the program is a
-    /// script.
+    /// Returns true if this process must not be replaced by the program, because the process already runs this program
+    /// or because the program is a script.
     pub(crate) fn runs_here(&self) -> bool {
         let own = File::open("/proc/self/exe").ok();
         self.file.is_none() || self.identity() == own.as_ref().and_then(identity_of)

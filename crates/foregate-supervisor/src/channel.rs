@@ -140,7 +140,7 @@ pub(crate) fn readiness(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 pub struct Channel(AsyncFd<OwnedFd>);
 
 impl Channel {
-    /// Wraps one end. Must be called within a runtime.
+    /// Wraps one end of a pair of sockets. Must be called within a runtime.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Adds up the metrics of several processes, texts in the OpenMetrics format, as if they were those of one
-//! process. No input or output.
+//! Adds up the metrics of several processes, as if they were the metrics of one process. The metrics are texts in the
+//! OpenMetrics format. No input or output.
 
 use std::collections::{BTreeMap, HashMap};
 

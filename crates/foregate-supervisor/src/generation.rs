@@ -148,8 +148,8 @@ pub(crate) struct Generation {
     pub(crate) version: RefCell<String>,
     /// Features that the process lacks until its next start, in words.
     pub(crate) lacks: RefCell<Vec<String>>,
-    /// The id of the process that serves. It differs from `spawned` if a wrapper was started, which started this
-    /// one.
+    /// The id of the process that serves. It differs from `spawned` if the supervisor has started a wrapper, which then
+    /// started this process.
     pub(crate) pid: Cell<u32>,
     pub(crate) stats: RefCell<Stats>,
     /// Set once the process was sent a signal that ends it.

@@ -43,8 +43,8 @@ pub enum Purpose {
 /// A listening socket that the supervisor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldSocket {
-    /// The address as in the configuration, with `unix:` before a path. Empty for a socket of the service
-    /// manager, whose address has to be read from the socket.
+    /// The address as in the configuration, with `unix:` before a path. Empty for a socket of the service manager: the
+    /// address has to be read from the socket.
     pub address: String,
     /// Its purpose.
     pub purpose: Purpose,
@@ -83,8 +83,8 @@ pub enum Order {
         /// The sockets.
         sockets: Vec<HeldSocket>,
     },
-    /// The coordination socket, which the process passes on if it has to start a new supervisor. With its
-    /// descriptor.
+    /// The coordination socket, which the process passes on if it has to start a new supervisor. The message comes with
+    /// the socket's descriptor.
     Control {
         /// The path.
         path: PathBuf,
@@ -138,17 +138,18 @@ pub enum Order {
     Exposition,
     /// Asks for the state that goes to the next generation: [`Report::Items`].
     Items,
-    /// Has the process add the present state of the version that serves to its own state. With a blob for each
-    /// piece. The answer is [`Report::Done`]. Sent only if [`Report::Ready`] says that the process knows it.
+    /// Has the process add the present state of the version that serves to its own state. The message comes with a blob
+    /// for each piece of state. The answer is [`Report::Done`]. Sent only if [`Report::Ready`] says that the process
+    /// knows this order.
     Inherit {
         /// The pieces.
         items: Vec<Item>,
     },
-    /// Purges of another generation, in a blob. The answer is [`Report::Done`]. Sent only if [`Report::Ready`]
-    /// says that the process knows it.
+    /// Purges of another generation, in a blob. The answer is [`Report::Done`]. Sent only if [`Report::Ready`] says
+    /// that the process knows this order.
     Purges,
-    /// Has the process send its stored responses in memory over the descriptor, to the process that serves from
-    /// now on. Has no answer. Sent only if [`Report::Ready`] says that the process knows it.
+    /// Has the process send its stored responses in memory over the descriptor, to the process that serves from now on.
+    /// Has no answer. Sent only if [`Report::Ready`] says that the process knows this order.
     GiveCache,
     /// Has the process take the stored responses of its predecessor, which arrive over the descriptor. Has no
     /// answer.
@@ -196,7 +197,7 @@ pub enum Report {
         #[serde(default)]
         moves_cache: bool,
     },
-    /// Sockets that the process has bound, for the supervisor to hold. With a descriptor for each.
+    /// Sockets that the process has bound, for the supervisor to hold. The message comes with a descriptor for each.
     Hold {
         /// The sockets.
         sockets: Vec<HeldSocket>,
@@ -211,12 +212,13 @@ pub enum Report {
         /// Its text.
         text: String,
     },
-    /// Asks for [`Order::Others`]. With a blob of the process's own metrics, which are about to be shown.
+    /// Asks for [`Order::Others`]. The message comes with a blob of the process's own metrics, which are about to be
+    /// shown.
     Others,
     /// Purges for the other generations, in a blob. The answer is [`Order::Purged`].
     Purges,
-    /// Pieces of state that have just changed, for the other generations and for a process that is started after
-    /// a crash. With a blob for each. The answer is [`Order::Shared`].
+    /// Pieces of state that have just changed, for the other generations and for a process that is started after a
+    /// crash. The message comes with a blob for each piece. The answer is [`Order::Shared`].
     Share {
         /// The pieces.
         items: Vec<Item>,
@@ -272,7 +274,7 @@ pub enum Bequest {
         /// The path.
         path: PathBuf,
     },
-    /// The programs that were kept, the present one last. With a descriptor for each program whose file is open.
+    /// The programs that were kept, the present one last. With a descriptor for each program with an open file.
     Programs {
         /// The path of each program, and true if its file is open.
         programs: Vec<(PathBuf, bool)>,

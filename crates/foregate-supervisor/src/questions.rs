@@ -1,4 +1,4 @@
-//! Questions and orders to the versions of a trial, and the reasons for which their answers end it.
+//! Questions and orders to the versions of a trial, and the reasons why their answers end the trial.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;

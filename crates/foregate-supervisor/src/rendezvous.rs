@@ -1,8 +1,8 @@
 //! The path of the coordination socket of a configuration.
 //!
-//! The supervisor and the commands both know the path of the configuration file, and the supervisor does not
-//! parse that file. The name of the socket is therefore a hash of the configuration's path. The socket is in
-//! the first of several folders that the supervisor may write to.
+//! The supervisor and the commands both know the path of the configuration file, and the supervisor does not parse that
+//! file. The name of the socket is therefore a hash of the configuration's path. Several folders are possible; the
+//! socket is in the first one to which the supervisor may write.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use siphasher::sip::SipHasher13;
 const SERVICE_FOLDER: &str = "/run/foregate";
 
 /// The possible paths of the socket of this configuration, the most likely first. The supervisor uses the
-/// first path whose folder it may write to.
+/// first path with a folder that it may write to.
 pub fn candidates(configuration: &Path) -> Vec<PathBuf> {
     let absolute = configuration.canonicalize().or_else(|_| std::path::absolute(configuration));
     let absolute = absolute.unwrap_or_else(|_| configuration.to_owned());

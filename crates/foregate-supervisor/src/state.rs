@@ -1,4 +1,4 @@
-//! All that the supervisor knows: sockets, generations, programs, and what goes to the next process.
+//! All that the supervisor knows: sockets, generations, programs, and the state for the next process.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

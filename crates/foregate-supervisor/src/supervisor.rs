@@ -54,7 +54,7 @@ pub struct Options {
     pub inherited: Vec<OwnedFd>,
     /// The version of this program.
     pub version: &'static str,
-    /// If this supervisor takes over from another one: the socket from which it reads that one's state.
+    /// If this supervisor takes over from another one: the socket from which it reads the state of the other.
     pub adopts: Option<OwnedFd>,
     /// The calls into the system that replace the program of this process.
     pub replacement: ReplacementCalls,

@@ -317,8 +317,8 @@ impl Supervisor {
         }
     }
 
-    /// Passes the present state of the old version to the new one. Without it, the new version starts from the state at
-    /// its start.
+    /// Passes the present state of the old version to the new one. Otherwise the new version would keep the older state
+    /// that it got when it was started.
     async fn hand_on(self: &Rc<Self>, old: &Rc<Generation>, new: &Rc<Generation>) {
         if !new.inherits.get() {
             return;

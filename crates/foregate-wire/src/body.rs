@@ -16,7 +16,8 @@ const MAX_SIZE_DIGITS: u8 = 16;
 /// The result of one call to [`BodyDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeProgress {
-    /// The bytes of the input that the caller may discard once it has used `data`, which is among them.
+    /// The number of bytes at the start of the input that the caller may discard. `data` is among these bytes, so the
+    /// caller has to use it first.
     pub consumed: usize,
     /// Where the body data is in the input. May be empty.
     pub data: Range<usize>,
@@ -175,7 +176,8 @@ impl BodyDecoder {
         while let Some(&byte) = input.get(at) {
             match self.state {
                 State::Data(mut left) => {
-                    // A call returns one run of data. The framing after it has been consumed; the next call returns this data.
+                    // A call returns one run of data. Another run begins here, after consumed framing; the next call
+                    // returns it.
                     if !data.is_empty() {
                         break;
                     }

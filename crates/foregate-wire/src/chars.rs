@@ -117,8 +117,8 @@ pub(crate) fn byte_at(bytes: &[u8], wanted: u8) -> usize {
 }
 
 /// Index of the first byte from `from` on for which `is` is true, or the length. `is` has no branches, so that the
-/// compiler can test sixteen bytes at once. `hits` marks these bytes in a word; it may mark other bytes behind the
-/// first.
+/// compiler can test sixteen bytes at once. `hits` marks the same bytes in a word of eight bytes; only its first mark
+/// is reliable.
 #[inline(always)]
 fn find(bytes: &[u8], from: usize, is: impl Fn(u8) -> bool, hits: impl Fn(u64) -> u64) -> usize {
     let mut rest = bytes.get(from..).unwrap_or_default();

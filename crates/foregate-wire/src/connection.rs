@@ -36,7 +36,7 @@ pub enum Expectation {
 /// Removes the fields that must not cross the proxy: Connection and the fields that it names (except Host,
 /// Content-Length and Transfer-Encoding), Keep-Alive, Proxy-Connection, TE, Upgrade and HTTP2-Settings.
 ///
-/// If `keep_te_trailers` is set and the message had `TE: trailers`, that is put back. Transfer-Encoding and
+/// If `keep_te_trailers` is set and the message had `TE: trailers`, that field is put back. Transfer-Encoding and
 /// Content-Length are kept, because framing depends on them. Returns the number of removed fields.
 pub fn strip_hop_by_hop(headers: &mut HeaderList, keep_te_trailers: bool) -> usize {
     if headers.present() & HOP == 0 {
@@ -162,7 +162,7 @@ pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> us
     before - headers.len()
 }
 
-/// Removes fields whose name is that of a known field with `_` for `-`, such as `Content_Length` and
+/// Removes fields that have the name of a known field with `_` for `-`, such as `Content_Length` and
 /// `X_Forwarded_For`, if they were added before the list's [`arena_len`](HeaderList::arena_len) reached `mark`.
 /// CGI-like programs would read them as the known fields.
 pub fn drop_misspelt_names_before(headers: &mut HeaderList, mark: usize) -> usize {

@@ -151,8 +151,8 @@ impl RequestHead {
         self.target.shrink_to(bytes);
     }
 
-    /// Forgets the last head's fields, which are kept for comparison, but not their memory. Called before a request of
-    /// another client.
+    /// Forgets the last head's fields, which are kept for comparison. Their memory stays allocated. Called before a
+    /// request of another client.
     pub fn forget(&mut self) {
         if let Some(before) = &mut self.before.0 {
             before.headers.clear();
@@ -391,7 +391,7 @@ impl HeadParser {
         read
     }
 
-    /// Takes over fields of the last head as long as each line equals the one at the same place in that head.
+    /// Takes over fields of the last head as long as each line equals the line at the same position in that head.
     #[inline]
     fn repeat_lines(
         &mut self,

@@ -263,7 +263,7 @@ impl HeaderList {
 
     /// Adds a field at the end.
     ///
-    /// The caller has validated name and value (a parser, HTTP/2's decoder); for bytes from anywhere else use
+    /// The caller (a parser, or HTTP/2's decoder) has validated name and value; for bytes from anywhere else use
     /// [`try_push`](Self::try_push). A name beyond [`MAX_NAME`] or a list beyond 4 GiB leaves the list as it was.
     #[inline]
     pub fn push<'n>(&mut self, name: impl Into<FieldName<'n>>, value: &[u8]) {

@@ -57,7 +57,7 @@ pub enum HostKind {
 /// A host and port in their normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority<'a> {
-    /// In lower case, without a trailing dot; an IPv6 address in brackets, in its canonical spelling.
+    /// The host in lower case, without a trailing dot. An IPv6 address is in brackets and in its canonical spelling.
     pub host: &'a str,
     /// The port, when one was given.
     pub port: Option<u16>,

@@ -277,8 +277,8 @@ impl InspectedBlock<'_> {
         self.list.size
     }
 
-    /// The bytes of names and values that come from the dynamic table. An entry counts each time that the block refers to
-    /// it: if it refers to each entry only once, this is less than the size of the table.
+    /// The bytes of names and values that come from the dynamic table. An entry counts each time that the block refers
+    /// to it. If the block refers to each entry only once, the result is less than the size of the table.
     #[inline]
     pub fn repeated(&self) -> usize {
         self.list.repeated
@@ -367,8 +367,8 @@ impl InspectedBlock<'_> {
         }
     }
 
-    /// Appends to `out` a block that any decoder refuses as malformed, because it holds a Transfer-Encoding. It changes a
-    /// decoder's table as [`Self::harmless`] does. It has at most the bytes of the largest table plus 16.
+    /// Appends to `out` a block that any decoder refuses as malformed, because it holds a Transfer-Encoding. It changes
+    /// a decoder's table as [`Self::harmless`] does. It is at most 16 bytes longer than the largest table.
     ///
     /// Returns false if no such block is possible: a malformed entry has an empty name and an empty value, so no valid
     /// entry has its size.

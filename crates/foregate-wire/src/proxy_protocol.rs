@@ -87,8 +87,8 @@ pub fn write_v1_unknown(out: &mut Vec<u8>) {
 pub const TLV_ALPN: u8 = 0x01;
 /// The TLV with the server name that the client has requested.
 pub const TLV_AUTHORITY: u8 = 0x02;
-/// The TLV about TLS: one byte of flags, four bytes with the result of the client certificate's verification, more
-/// TLVs.
+/// The TLV about TLS. It contains one byte of flags, four bytes with the result of the client certificate's
+/// verification, and more TLVs.
 pub const TLV_SSL: u8 = 0x20;
 /// Inside [`TLV_SSL`]: the version of TLS.
 pub const TLV_SSL_VERSION: u8 = 0x21;

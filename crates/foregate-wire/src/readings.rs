@@ -15,8 +15,8 @@ const DECODINGS: u8 = 2;
 /// The most texts that are searched for one path. A path with more readings than this is refused.
 const TEXTS: usize = 128;
 /// The bytes that a search may write, where each text counts [`WORK_OF_TEXT`] bytes more than it has. A long path may
-/// use more: enough for [`TEXTS_LEAST`] texts of its length. The search is limited because a client can repeat a path
-/// for one byte, if the path is in the header table of an HTTP/2 connection.
+/// use more: enough for [`TEXTS_LEAST`] texts of its length. The search is limited because a client needs only one byte
+/// to repeat a path that is in the header table of an HTTP/2 connection.
 const WORK: usize = 48 * 1024;
 const WORK_OF_TEXT: usize = 64;
 const TEXTS_LEAST: usize = 10;
@@ -155,9 +155,9 @@ impl<F: FnMut(&[u8]) -> bool> Search<F> {
     }
 }
 
-// Each sign found in a text calls for one operation. Signs are the escapes of a slash, of a backslash, of a semicolon,
-// of other path characters, of `?` and `#`, and of a percent sign that starts an escape once decoded; and a plain
-// semicolon.
+// These bits are the signs: things that are found in a text, each of which calls for one operation. The first six are
+// the escapes of a slash, of a backslash, of a semicolon, of other path characters, of `?` and `#`, and of a percent
+// sign that starts an escape once decoded. The seventh is a plain semicolon.
 const SLASH: u16 = 1;
 const BACKSLASH: u16 = 1 << 1;
 const SEMICOLON: u16 = 1 << 2;
@@ -171,7 +171,7 @@ const LOOSE: u16 = 1 << 7;
 const EMPTY_SEGMENT: u16 = 1 << 8;
 /// A segment that begins with a dot. Dot segments are resolved; an empty segment counts as a segment.
 const DOTS: u16 = 1 << 9;
-/// `..` and several slashes in a row. Dot segments are resolved; `..` passes over empty segments.
+/// `..` and several slashes in a row. Dot segments are resolved; `..` skips empty segments.
 const DOTS_PAST_EMPTY: u16 = 1 << 10;
 const READ_OTHERWISE: u16 = SLASH | BACKSLASH | SEMICOLON | OTHER | QUERY | PERCENT | PARAMETERS;
 /// The order in which operations are applied.

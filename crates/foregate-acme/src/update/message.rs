@@ -173,8 +173,8 @@ impl<'k> UpdateMessage<'k> {
         let Some(signed) = answer.get(12..signature.begins) else { return false };
         let Some(others) = signature.records.checked_sub(1) else { return false };
         let mut head = answer.get(..10).unwrap_or_default().to_vec();
-        // The server signed the head before it added the signature: with the original id, and with a count of
-        // additional records that excludes the signature.
+        // The server signed the head as it was before the signature was added. That head has the original id, and its
+        // count of additional records excludes the signature.
         head.splice(..2, signature.id.to_be_bytes());
         head.extend(others.to_be_bytes());
         let Ok(length) = u16::try_from(self.code.len()) else { return false };

@@ -42,8 +42,8 @@ pub(super) struct State {
     /// Bytes of the pieces that are kept. `length` counts the bytes of all pieces so far.
     kept: u64,
     length: u64,
-    /// The bytes that were kept when the body turned out to be too long. Up to this many may stay for followers
-    /// that have not read them yet.
+    /// The number of bytes that were kept when the body turned out to be too long. Up to this many bytes may stay
+    /// for followers that have not read them yet.
     behind: u64,
     end: Option<End>,
     /// Set when the fetch has ended with a body that is not stored: its pieces count as memory of the fetches until
@@ -193,8 +193,8 @@ impl Lead {
         follow
     }
 
-    /// Records the number of the latest purge when the request goes to the origin: later purges concern the
-    /// response.
+    /// Records the number of the latest purge when the request goes to the origin. Purges with higher numbers apply
+    /// to the response.
     pub fn begin(&self, sequence: Sequence) {
         self.flight.state.lock().sequence = Some(sequence);
     }
@@ -212,8 +212,8 @@ impl Lead {
 
     /// Announces the head of a response that may be stored, with the length of its body if it is known, and the key of its variant if it varies.
     /// Returns false if the response cannot be shared: it needs a validation for each request, or is too long for
-    /// the bounds. The followers are then released as by [`uncacheable`](Self::uncacheable), and the leader goes on
-    /// for the store and for its own client, which may follow.
+    /// the bounds. The followers are then released as by [`uncacheable`](Self::uncacheable). The leader continues
+    /// the fetch for the store and for its own client, and the follower of that client stays.
     pub fn head(
         &mut self,
         head: Arc<StoredHead>,
@@ -305,8 +305,8 @@ impl Lead {
         state.waiting.positions.iter().any(|&next| next != FollowerWakers::FREE && next >= end)
     }
 
-    /// Gives up those followers of a body that is too long for the bounds that are more than a window behind. They
-    /// get [`Piece::Lagged`] next, and the leader no longer waits for them.
+    /// If the body is too long for the bounds, gives up the followers that are more than a window behind. These
+    /// followers get [`Piece::Lagged`] next, and the leader no longer waits for them.
     pub fn leave_behind(&self) {
         if self.whole {
             return;
@@ -322,9 +322,9 @@ impl Lead {
         account(&self.shared, before, state.kept);
     }
 
-    /// Ends the fetch with a complete body. `store` makes an object of the body and stores it. It is not called for
-    /// a body that is too long.
-    /// The fetch leaves the table only after that, so that every request finds either the fetch or the object.
+    /// Ends the fetch with a complete body. `store` makes an object of the body and stores the object. `store` is
+    /// not called for a body that is too long. The fetch is removed from the table only after `store` has returned,
+    /// so that every request finds either the fetch or the object.
     ///
     /// If the length of the body differs from the length that the head announced, the fetch fails.
     pub fn complete(mut self, store: impl FnOnce(Body) -> Option<Arc<Object>>) -> Option<Arc<Object>> {
@@ -345,7 +345,7 @@ impl Lead {
         object
     }
 
-    /// Ends a validation: the object, with its new head, answers all followers whose requests select it.
+    /// Ends a validation: the object, with its new head, answers all followers with requests that select it.
     pub fn refreshed(mut self, object: Arc<Object>) {
         self.end(End::Complete(Some(object)));
     }
@@ -432,10 +432,10 @@ impl Drop for Flight {
 /// The head of a fetch, for a follower.
 #[derive(Clone, Debug)]
 pub enum FollowedHead {
-    /// The head has arrived, the body follows. The follower has to see whether the response is for its request
-    /// ([`other_variant`](super::other_variant)).
+    /// The head has arrived, and the body will follow. The follower has to check whether the response is for its
+    /// request ([`other_variant`](super::other_variant)).
     Arrived(Arc<StoredHead>),
-    /// The whole object is there. As for `Arrived`, the follower has to see whether it is for its request.
+    /// The whole object is there. As for `Arrived`, the follower has to check whether the object is for its request.
     Complete(Arc<Object>),
     /// There will be no object.
     Failed(FetchFailure),
@@ -452,8 +452,8 @@ pub enum Piece {
     End,
     /// The body breaks off: the follower's client has to see that something is missing.
     Broken(FetchFailure),
-    /// The follower has fallen behind the window of a body that is not stored. The follower's client has to see
-    /// that something is missing, unless the follower can fetch the rest.
+    /// The follower has fallen behind the window of a body that is not stored. Unless the follower can fetch the
+    /// rest, its client has to notice that the body is incomplete.
     Lagged,
 }
 
@@ -464,7 +464,7 @@ pub struct Follow {
     place: usize,
     /// The number of the next piece.
     next: usize,
-    /// `true` for the follower of the leader's own client. It continues when the other followers are released.
+    /// `true` for the follower of the leader's own client. This follower continues when the other followers are released.
     own: bool,
 }
 

@@ -24,7 +24,7 @@ pub enum Usefulness {
 pub enum Adoption {
     /// The object is stored.
     Stored,
-    /// The object was purged or is too large, or this process has a response of its own in its place.
+    /// The object was purged or is too large, or this process already has its own response for the same requests.
     Refused,
     /// There is no room.
     Full,
@@ -52,7 +52,8 @@ impl Memory {
         (self.floors.judge(object) != Effect::Dead).then(|| Arc::clone(object))
     }
 
-    /// Stores an object of another process, unless this process has a response of its own in its place, or no room.
+    /// Stores an object of another process, unless this process has no room for the object or already has its own
+    /// response for the same requests.
     pub fn adopt(&self, object: Arc<Object>, usefulness: Usefulness, now: CacheTime) -> Adoption {
         if object.memory() > self.largest() || !self.floors.admits(&object) {
             return Adoption::Refused;

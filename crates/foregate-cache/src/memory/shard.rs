@@ -3,7 +3,7 @@
 //! A new entry waits in a small queue that gets a tenth of the memory. At the end of this queue, an entry that
 //! was hit moves to the main queue, and an entry without a hit is evicted. The key of an evicted entry is
 //! remembered for a while: if the entry comes again in that time, it goes to the main queue at once. So a scan
-//! over many objects only passes through the small queue.
+//! over many objects does not displace the entries of the main queue.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -19,7 +19,7 @@ use crate::vary::VaryNames;
 const SMALL_PART: usize = 10;
 /// The most hits that are counted for an entry. It survives as many rounds of the main queue.
 const MAX_HITS: u8 = 3;
-/// The queues are cleaned when they have more outdated places than there are entries, plus this number.
+/// The queues are cleaned when the number of their outdated places exceeds the number of entries plus this.
 const SLACK: usize = 64;
 
 /// The content of an entry.
@@ -33,8 +33,8 @@ pub(super) enum Slot {
 /// The selecting fields of the variants of an address.
 #[derive(Debug)]
 pub(super) struct Varies {
-    /// A number that goes into the places of the variants, so that a new list never leads to variants of an older
-    /// list.
+    /// The keys under which the variants are stored depend on this number. A new list gets another number, so that
+    /// it never leads to variants of an older list.
     pub(super) generation: u64,
     pub(super) names: Vec<VaryNames>,
 }
@@ -110,8 +110,8 @@ impl Shard {
         self.entries.get(&key).map(|entry| &entry.slot)
     }
 
-    /// Inserts an entry, which replaces one with the same key, and makes room. `useless` returns true for entries that may be evicted although they
-    /// were hit.
+    /// Inserts an entry in place of an earlier entry with the same key, and makes room for it. `useless` returns true
+    /// for entries that may be evicted although they were hit.
     pub(super) fn insert(&mut self, key: Key, slot: Slot, useless: impl Fn(&Slot) -> bool) {
         if let Some(object) = slot.object() {
             object.body.enter();
@@ -158,8 +158,8 @@ impl Shard {
         true
     }
 
-    /// The places of the objects that were used after they had been stored, or, if `useful` is false, of the
-    /// others.
+    /// The places of objects. If `useful` is true, only of the objects that were used after they had been stored;
+    /// if it is false, only of the other objects.
     pub(super) fn places(&self, useful: bool) -> Vec<Key> {
         let wanted =
             |entry: &Entry| entry.slot.object().is_some() && (entry.main || entry.hits > 0) == useful;

@@ -1,4 +1,4 @@
-//! Advice for words of other proxies: the key here that does the same.
+//! Advice for words of other proxies: the key of Foregate that has the same effect.
 //!
 //! Words that are valid keys of the block around them are not looked up here. Spelling makes no difference:
 //! `accessLog`, `access_log`, `access-log` and `AccessLog` are one word. A word of a table that ends in `*`

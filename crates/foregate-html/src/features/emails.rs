@@ -195,7 +195,8 @@ impl Feature for Emails {
     }
 
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
-        // The inserted markup has no quotes: if a browser reads it as a part of an attribute, it does not end the attribute.
+        // The inserted markup has no quotes. So if a browser reads the markup as a part of an attribute, the attribute does
+        // not end within it.
         let nonce = page.nonce().map_or(String::new(), |nonce| format!(" nonce={nonce}"));
         Box::new(Hiding {
             placeholder: page.text(&self.placeholder).into_owned(),

@@ -109,7 +109,7 @@ chooses! {
     ChooseInclude, Include, "Puts fragments into documents.", asks: true, renews: true
 }
 
-/// The treatment of an ESI element whose content browsers would show.
+/// The treatment of an ESI element with content that browsers would show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// A fragment replaces the element.

@@ -63,7 +63,7 @@ const SETS: [(&str, &str); 3] =
     [("img[srcset]", "srcset"), ("source[srcset]", "srcset"), ("link[imagesrcset]", "imagesrcset")];
 /// Attributes with several addresses, separated by blanks.
 const LISTS: [(&str, &str); 2] = [("a[ping]", "ping"), ("area[ping]", "ping")];
-/// The `meta` element whose attribute has an address after a number of seconds.
+/// The `meta` element with an attribute that has an address after a number of seconds.
 const REFRESH: &str = "meta[http-equiv=\"refresh\" i]";
 
 /// The number of pairs of element and attribute that are built in.
@@ -123,7 +123,8 @@ impl Configured for Links {
             if from.text()?.is_empty() {
                 return Err(from.wrong("an empty text fits everything"));
             }
-            // Browsers drop some control characters from addresses, and so does the search. Such a text would never match.
+            // Browsers drop some control characters from addresses, and so does the search. A text with a control character
+            // would never match.
             if from.text()?.contains(|character: char| character.is_ascii_control()) {
                 return Err(from.wrong("no address has such a character, so that this never fits"));
             }
@@ -174,7 +175,7 @@ chooses! {
 #[derive(Debug)]
 pub struct Links {
     selectors: Vec<Selector>,
-    /// The attribute of each selector, without `meta[http-equiv=refresh]`, the last of the built-in selectors.
+    /// The attribute of each selector. The last built-in selector, `meta[http-equiv=refresh]`, has no entry here.
     attributes: Vec<String>,
     prefixes: Vec<(String, String)>,
     hosts: Vec<(String, String)>,
@@ -462,7 +463,8 @@ fn of_host(address: &str, from: &str, to: &str) -> Option<String> {
     let (host, path) = authority.split_at_checked(from.len())?;
     let scheme = address.strip_suffix(rest).unwrap_or_default();
     let (https, http) = (scheme.eq_ignore_ascii_case("https:"), scheme.eq_ignore_ascii_case("http:"));
-    // An address without a scheme gets the scheme of the document, which is unknown here. So both default ports fit.
+    // An address without a scheme gets the scheme of the document, which is unknown here. So the default port of either
+    // scheme is dropped.
     let ports = [":80", ":443", ":"].into_iter().zip([!https, !http, true]).filter(|(_, fits)| *fits);
     let ends = |path: &str| path.is_empty() || path.starts_with(['/', '?', '#']);
     let without = ports.filter_map(|(port, _)| path.strip_prefix(port)).find(|path| ends(path));

@@ -142,8 +142,8 @@ impl Feature for ReplaceText {
 
 /// The search form of a reference with an unknown name. No text to be replaced contains this character.
 const UNKNOWN: char = UNUSED[0];
-/// A character that the document's encoding lacks is searched for as two private-use characters. These are the starts
-/// of the two ranges from which they come.
+/// A character that the document's encoding lacks is searched for as two private-use characters, one from each of two
+/// ranges. These are the first characters of the ranges.
 const MISSING: (u32, u32) = (0xf_0000, 0xf_8000);
 
 /// Appends the search form of a character, which is the same for text and references.
@@ -161,8 +161,7 @@ fn add(character: char, page: &Page, read: &mut String) {
     );
 }
 
-/// The state of a feature without a search, which replaces nothing. The limit on the length of the texts prevents this
-/// case.
+/// Replaces nothing. It is used if no search can be made for the texts, which the limit on their length prevents.
 struct Nothing;
 
 impl Rewrite for Nothing {}
@@ -181,7 +180,7 @@ impl Rewrite for Replacing {
         self.held.push_str(text);
         let resolved = ResolvedText::new(&self.held, last, &self.page);
         let mut told = self.needles.search(resolved.text.as_bytes(), last, &mut |_, _| true);
-        // Text is emitted up to the end of a character and of a reference. Both may be several bytes long in this form.
+        // Text is only emitted up to the start of a character, and not up to a position within a reference.
         while !resolved.text.is_char_boundary(told) {
             told -= 1;
         }
@@ -225,7 +224,7 @@ impl Rewrite for Replacing {
 /// The text that forms a tag with a `<` before it in a title.
 const ENDS_TITLE: &[u8] = b"/title";
 
-/// The start of the text's end that may form a tag or another reference with the following text.
+/// The position from which the end of the text may form a tag or another reference with the following text.
 fn joint(text: &str, is_title: bool) -> usize {
     let bytes = text.as_bytes();
     let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'#';
@@ -321,7 +320,7 @@ impl<'t> ResolvedText<'t> {
         self.references.get(count.checked_sub(1)?)
     }
 
-    /// This position of the resolved text, or the start of the reference if the position is within one.
+    /// Returns `at`, a position in the resolved text. If `at` is within a reference, returns the start of the reference.
     fn aligned(&self, at: usize) -> usize {
         self.before(at).filter(|reference| at < reference.end).map_or(at, |reference| reference.start)
     }

@@ -8,8 +8,8 @@ use crate::splice::{Next, SpliceTarget, inserted, may_lack_its_end, text_of};
 use crate::tree::{BODY, Event, Id, Node, Token, Tree};
 
 impl Follower {
-    /// Handles the elements that the present token ends, except the element to which this end tag belongs, and an element
-    /// without content.
+    /// Handles the elements that the present token ends. Elements that began with the same token are left out. So is the
+    /// element to which the end tag belongs, if this element is being removed.
     pub(super) fn ended(&mut self, events: &[Event], at: &At) {
         let own = Self::own(events, at);
         for event in events {
@@ -142,15 +142,15 @@ impl Follower {
         }
     }
 
-    /// Returns `Some` if the rest of the document means the same in the state `without` the element. The bool is true if
-    /// the removal allows a `frameset` to replace the body.
+    /// Returns `Some` if the rest of the document means the same with and without the element. `without` is the state
+    /// without it. The bool is true if the removal allows a `frameset` to replace the body.
     fn goes_on_without(&self, without: &Tree, id: Id) -> Option<bool> {
         let has_body = without.open.nodes.get(1).is_some_and(|node| node.is(BODY));
         let loosens = without.frameset_ok && !self.tree.frameset_ok;
         if self.tree.goes_on_like(without, id) {
             return (!loosens || has_body).then_some(loosens);
         }
-        // The element has implied the head or the body. Without the element, the next token implies it.
+        // The element has implied the head or the body. Without the element, the next token implies the head or the body.
         (without.is_before_body() && self.tree.has_only_begun()).then_some(true)
     }
 

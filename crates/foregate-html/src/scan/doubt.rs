@@ -79,7 +79,7 @@ pub(super) struct Start {
     pub text: bool,
     /// True if the rewriter treats the tag as an element of SVG or MathML.
     pub foreign: bool,
-    /// True if it matters whether the element is an HTML element: to features, or to the rewriter for its content.
+    /// True if features, or the rewriter for the element's content, depend on whether the element is an HTML element.
     pub matters: bool,
 }
 
@@ -122,7 +122,8 @@ impl Doubt {
         self.ambiguous
     }
 
-    /// Handles the name of a tag. Returns false for the first tag if no relevant construct can begin with it.
+    /// Handles the name of a tag. Returns false only for the first tag, if no construct that browser and rewriter may read
+    /// differently begins with that name: the scanner then has nothing to watch.
     pub fn begins(&mut self, name: Name) -> bool {
         let first = !std::mem::replace(&mut self.begun, true);
         let begins = matches!(

@@ -2,8 +2,8 @@
 //!
 //! The scanner tracks just enough to tell tags from text that looks like tags, and to know the element that an end tag
 //! closes: comments, texts of scripts and similar elements, SVG and MathML with the HTML in them, and the names of open
-//! elements. It decides exactly as the rewriter does. It reads no attributes of other tags, keeps no bytes and makes no
-//! calls for them, so it takes a small part of the rewriter's time.
+//! elements. It decides exactly as the rewriter does. For all other tags it reads no attributes, keeps no bytes and
+//! makes no calls, so it takes a small part of the rewriter's time.
 //!
 //! In two cases the scanner follows the standard and the rewriter does not: `<script x=>` begins a script, and `<svg/>`
 //! has no content.
@@ -511,7 +511,7 @@ impl Scanner {
         }
         let is_html = !self.foreign.is_inside() && !matches!(means, Means::Svg | Means::Math);
         if let Some(doubt) = &mut self.doubt {
-            // An element of SVG or MathML whose content is HTML is not an HTML element itself.
+            // An element of SVG or MathML with HTML content is not an HTML element itself.
             let foreign = if self.foreign.depth() > depth { inside } else { !is_html };
             let is_edge = mark.is_some_and(|mark| mark != Mark::Scope);
             let matters = is_edge || name == names::A || empty || means == Means::Void;

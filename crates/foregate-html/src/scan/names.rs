@@ -113,7 +113,7 @@ pub(crate) fn meaning(name: Name) -> (Means, Option<Mark>) {
     }
 }
 
-/// The same table for names of up to seven bytes, each of which is compared as one machine word.
+/// Like [`meaning`], for names of up to seven bytes. Each name is compared as one machine word.
 #[inline]
 pub(crate) fn meaning_of_short(name: u64) -> (Means, Option<Mark>) {
     macro_rules! short {

@@ -1,4 +1,4 @@
-//! Names whose spelling the parser changes in SVG and MathML (HTML, section 13.2.6.1).
+//! Names with a spelling that the parser changes in SVG and MathML (HTML, section 13.2.6.1).
 
 use std::borrow::Cow;
 

@@ -82,7 +82,7 @@ pub(super) fn is_special(name: Name) -> bool {
         )
 }
 
-/// Blocks whose start tags close only a paragraph, and whose end tags close elements with implied end tags.
+/// Blocks: their start tags close only a paragraph, and their end tags close elements with implied end tags.
 pub(super) fn closes_p(name: Name) -> bool {
     matches!(
         name,
@@ -132,12 +132,12 @@ pub(super) fn is_implied_end(name: Name) -> bool {
     matches!(name, DD | DT | LI | OPTGROUP | OPTION | P | RB | RP | RT | RTC)
 }
 
-/// Elements whose end tags are implied at the end of a template.
+/// Elements with end tags that are implied at the end of a template.
 pub(super) fn is_implied_end_thoroughly(name: Name) -> bool {
     is_implied_end(name) || is_in_table(name) && name != COL
 }
 
-/// Formatting elements other than `a` and `nobr`, whose start tags are handled separately.
+/// Formatting elements other than `a` and `nobr`. The start tags of `a` and `nobr` are handled separately.
 pub(super) fn is_formatting(name: Name) -> bool {
     matches!(name, B | BIG | CODE | EM | FONT | I | S | SMALL | STRIKE | STRONG | TT | U)
 }

@@ -46,11 +46,11 @@ pub(crate) enum Space {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Node {
     pub id: Id,
-    /// The element into which this one was inserted, which need not be the one below it on the stack.
+    /// The element into which this one was inserted. It need not be the element below this one on the stack.
     pub parent: Id,
     pub name: Name,
     pub space: Space,
-    /// True for an element of SVG or MathML whose content is HTML. In MathML, two elements are still read as MathML there.
+    /// True for an element of SVG or MathML with HTML content. In MathML, two elements are still read as MathML there.
     point: bool,
 }
 
@@ -116,7 +116,7 @@ pub(crate) enum Origin {
 /// An effect of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// An element was inserted: before the child `table` of its parent, or as the last child for `None`.
+    /// An element was inserted: before the child `table` of its parent, or as the last child if `table` is `None`.
     Opened { node: Node, origin: Origin, table: Option<Id> },
     /// The element was closed.
     Closed(Node),

@@ -65,7 +65,7 @@ struct Test {
     ignore_case: Option<bool>,
 }
 
-/// The HTML attributes whose values are compared without regard to case.
+/// The HTML attributes with values that are compared without regard to case.
 const LOOSE: &str = " accept accept-charset align alink axis bgcolor charset checked clear codetype color compact declare defer dir \
     direction disabled enctype face frame hreflang http-equiv lang language link media method multiple nohref noresize noshade \
     nowrap readonly rel rev rules scope scrolling selected shape target text type valign valuetype vlink ";

@@ -234,7 +234,7 @@ impl OpenElements {
         self.nodes.iter().rposition(|node| node.id == id)
     }
 
-    /// Copies the elements of another stack into its own memory. The effects of its token are none of them.
+    /// Copies the elements of another stack into the memory of this one. The events of the other stack are not copied.
     pub(super) fn take_from(&mut self, other: &Self) {
         self.nodes.clone_from(&other.nodes);
         self.events.clear();

@@ -9,7 +9,7 @@ use super::{Content, Facts, Token};
 use crate::scan::names::{EMPTY, Name, is_long, push};
 use crate::scan::text::CommentState;
 
-/// The most attributes of a tag whose names are compared one by one to find duplicates.
+/// The most attributes of a tag that are compared by name, one by one, to find duplicates.
 const FEW: usize = 16;
 
 /// An attribute as it is written: references are not resolved.
@@ -147,7 +147,7 @@ impl Tokens {
         self.at
     }
 
-    /// The number of bytes read of an unfinished tag or comment that does not pass until it is complete.
+    /// The number of bytes read of an unfinished tag or comment that is held back until it is complete.
     pub fn begun(&self) -> usize {
         match self.state {
             TokenizerState::Tag(_) | TokenizerState::Doctype => self.at - self.start,
@@ -165,7 +165,8 @@ impl Tokens {
         }
     }
 
-    /// The number of bytes that may pass: they belong to reported tokens, or to text in which no tag can begin any more.
+    /// The number of bytes that need not be held back: they belong to reported tokens, or to text in which no tag can
+    /// begin any more.
     pub fn passed(&self) -> usize {
         match self.state {
             // The byte after a `<` that is text decides if the `<` can stay unescaped.

@@ -2,10 +2,10 @@
 
 use super::Chain;
 
-/// The length of the unfiltered start of a body that is sent by itself, bytes. Filters take a few microseconds for it,
-/// but a few hundred for all data that is received at a time.
+/// The length of the start of a body that is filtered and sent by itself, bytes before filtering. Filters take a few
+/// microseconds for this start, but a few hundred microseconds for all data that is received at a time.
 const FIRST_PIECE: usize = 512;
-/// If no more than this has been received of a body, its start is not sent by itself, bytes. The head of a response is
+/// If at most this many bytes of a body have been received, its start is not sent by itself. The head of a response is
 /// read together with at most 4 KiB of data, so for most bodies only the rest of these 4 KiB has arrived at first.
 const SHORT: usize = 2048;
 
@@ -16,7 +16,7 @@ const PIECES: u8 = 3;
 /// The way to send the start of a filtered body. Default: together with the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Start {
-    /// The number of further pieces whose output may be sent by itself.
+    /// The number of further pieces with output that may be sent by itself.
     left: u8,
     /// True if such a piece has just been filtered.
     due: bool,

@@ -49,8 +49,8 @@ pub trait FromNode: Sized + Send + Sync + 'static {
     ///
     /// The key may be at the top of the file, in a site and in a route. If the key may occur only once, the innermost
     /// node is used; if it may occur several times, all nodes are used, the outermost first. `KEY #false` turns off the
-    /// inherited nodes. Every key also has the properties `when="EXPRESSION"` and `dry-run=#true`. The exception is a key
-    /// that may occur several times: the module itself then gives each node its meaning.
+    /// inherited nodes. Every key that may occur only once also has the properties `when="EXPRESSION"` and
+    /// `dry-run=#true`. If a key may occur several times, its module reads the properties of each node itself.
     const KEY: Option<&'static Key>;
 
     /// Reads the nodes: one, or any number if the key may occur several times. They have been checked against the table.
@@ -144,11 +144,11 @@ pub trait Context {
     /// There is no such module.
     fn steps(&mut self, name: &Argument) -> Result<Steps, Problem>;
 
-    /// The steps of the name `name`, for the step `after`, which skips them when it runs.
+    /// The same as [`steps`](Self::steps), for a step that skips them: the step `after`.
     ///
     /// # Errors
     ///
-    /// As [`steps`](Self::steps); or the steps of that name run before `after`, so that it could not skip them.
+    /// As [`steps`](Self::steps); or the named steps run before `after`, so that `after` could not skip them.
     fn steps_after(&mut self, name: &Argument, after: &str) -> Result<Steps, Problem> {
         let _ = after;
         self.steps(name)

@@ -62,7 +62,8 @@ impl Problem {
     }
 }
 
-/// A value of a node: an argument, or a property's. References to the environment and to files are resolved.
+/// A value of a node: an argument, or the value of a property. References to the environment and to files are
+/// resolved.
 #[derive(Debug, Clone)]
 pub struct Argument {
     scalar: Scalar<'static>,
@@ -135,7 +136,7 @@ impl Argument {
         value::duration(&self.scalar, range).map_err(|wrong| self.problem(wrong))
     }
 
-    /// The value for one of several words.
+    /// The value for a word. The argument must be one of `words`.
     ///
     /// # Errors
     ///
@@ -148,7 +149,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// The argument is no text, or an invalid one; `expected` describes the valid texts.
+    /// The argument is not a text, or is an invalid text; `expected` describes the valid texts.
     pub fn parse<T: core::str::FromStr>(&self, expected: &str) -> Result<T, Problem> {
         self.text()?.parse().map_err(|_| self.wrong(format!("expected {expected}")))
     }

@@ -1,4 +1,4 @@
-// Refused: a step whose name is no label.
+// Refused: a step with a name that is no label.
 #![allow(dead_code)]
 
 use core::ops::ControlFlow;

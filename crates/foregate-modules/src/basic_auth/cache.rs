@@ -39,7 +39,7 @@ impl Cache {
     pub fn insert(&self, credentials: &Credentials, random: u64) {
         let tag = self.tag(credentials, random);
         let empty = self.places(tag).find(|place| self.entries[*place].load(Ordering::Relaxed) == 0);
-        // If all places are taken, some bits of the tag choose the entry to replace, which is as good as random.
+        // If all entries for this tag are in use, some bits of the tag choose the entry to replace, as good as at random.
         let taken = self.places(tag).nth((tag >> 64) as usize % WAYS);
         if let Some(place) = empty.or(taken) {
             self.entries[place].store(tag, Ordering::Relaxed);

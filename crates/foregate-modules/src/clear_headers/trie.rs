@@ -1,13 +1,15 @@
 //! A set of field names, exact and by prefix, that answers for a whole head in the time of a few comparisons.
 //!
-//! An exact name of 8 to 32 bytes has its own place in a small table, by a hash of its first and last eight bytes,
-//! and is compared once. Names of other lengths, and names whose hashes collide, are in one trie per length. A lookup
-//! does not walk the name byte by byte: a node reads only the two positions that distinguish its names best, so the
-//! first node decides about nearly all names. Five bits of these two bytes (which are the same for `A` and `a`)
-//! select one of 32 links. The entry behind the link is compared once, eight bytes at a time, with a mask of the bits
-//! in which upper and lower case letters differ. A lookup allocates nothing and copies nothing.
+//! An exact name of 8 to 32 bytes has its own slot in a small hash table, and is compared once. The hash is
+//! computed from its first and last eight bytes. Names of other lengths, and names with colliding hashes, are in
+//! one trie per length. A lookup in a trie does not walk the name byte by byte: a node reads only the two positions
+//! that distinguish its names best, so the first node decides about nearly all names. Five bits, computed from
+//! these two bytes, select one of 32 links; they are the same for `A` and `a`. The entry behind the link is
+//! compared once, eight bytes at a time, with a mask of the bits in which upper and lower case letters differ. A
+//! lookup allocates nothing and copies nothing.
 //!
-//! Prefixes are in an ordinary trie with compressed paths. A mask of their first bytes excludes most names before it.
+//! Prefixes are in an ordinary trie with compressed paths. Before a name is looked up there, a mask of the first
+//! bytes of all prefixes excludes most names.
 //!
 //! `_` counts as `-`, because CGI programs do not distinguish them. Members are stored with `-`; a name with `_`,
 //! which is rare, is respelt with `-` and looked up again.
@@ -31,8 +33,8 @@ pub struct NameSet {
     words: Vec<Word>,
     /// For the first word of a leaf, the number of further names in that leaf; nearly always 0.
     more: Vec<u16>,
-    /// By the hash of a name of 8 to 32 bytes, the first word of the only member with this hash; [`ASK`] if several have
-    /// it.
+    /// Maps the hash of a name of 8 to 32 bytes to the first word of the member with this hash. [`ASK`] if several members
+    /// have the hash.
     direct: Direct,
     /// The multiplier of the hash function of `direct`.
     times: u64,
@@ -56,7 +58,8 @@ const TRIES: u64 = 512;
 /// An entry of the direct table: the trie has to be searched.
 const ASK: u32 = u32::MAX;
 
-/// The place of a name of 8 to 32 bytes, from its first and its last eight bytes. The case of letters does not matter.
+/// The index in the direct table for a name of 8 to 32 bytes, from its first and its last eight bytes. The case of
+/// letters does not matter.
 #[inline(always)]
 fn place(first: u64, last: u64, times: u64) -> usize {
     const CASE: u64 = 0x2020_2020_2020_2020;
@@ -111,7 +114,7 @@ impl Look {
 
     /// The position that distinguishes names of one length best.
     fn best(names: &[&[u8]]) -> Self {
-        /// The number of positions that are tried in pairs: the ones that distinguish the names best when used alone.
+        /// The number of positions from which pairs are tried. These are the positions that distinguish the names best alone.
         const POSITIONS: usize = 12;
         let length = names.first().map_or(0, |name| name.len());
         let mut single: Vec<Self> =
@@ -255,8 +258,8 @@ impl NameSet {
             .any(|number| self.words.get(word + number * each..).is_some_and(|words| same(name, words)))
     }
 
-    /// Gives each name of 8 to 32 bytes its place in the direct table. Of several hash functions, the one with the fewest
-    /// collisions is used.
+    /// Gives each name of 8 to 32 bytes its slot in the direct table. Several hash functions are tried, and the one with
+    /// the fewest collisions is used.
     fn place_all(&mut self, names: &[Vec<u8>]) {
         let ends: Vec<(u64, u64, u32)> = names
             .iter()
@@ -374,8 +377,8 @@ fn respelt(byte: u8) -> u8 {
     if byte == b'_' { b'-' } else { byte }
 }
 
-/// Returns true if a name contains a `_` (or certain bytes that cannot occur in a name). Of the bytes that can, only
-/// `_` has its lower five bits all set, so only there adding one carries into a higher bit.
+/// Returns true if a name contains a `_`, or certain bytes that cannot occur in a name. The test adds one to the lower
+/// five bits of each byte. Of the bytes that can occur in a name, only `_` has all five bits set, so only `_` carries.
 #[inline(always)]
 fn may_have_underscore(name: &[u8]) -> bool {
     const LOWER: u64 = 0x1f1f_1f1f_1f1f_1f1f;
@@ -403,7 +406,7 @@ fn short_word(name: &[u8]) -> u64 {
     }
 }
 
-/// Returns true if a name equals the member whose words start at this index. The lengths must be equal.
+/// Returns true if a name equals the member with words that start at this index. The lengths must be equal.
 #[inline(always)]
 fn same(name: &[u8], words: &[Word]) -> bool {
     match (four_words(name), words.first_chunk()) {

@@ -167,7 +167,7 @@ impl PageTemplate {
         Self { length: length.sum(), parts, escape }
     }
 
-    /// Returns true if the template has tokens whose values identify a client or a request.
+    /// Returns true if the template has tokens with values that identify a client or a request.
     pub(super) fn is_personal(&self) -> bool {
         let personal = [Token::RequestId, Token::Ray, Token::TraceId, Token::ClientIp];
         self.parts.iter().any(|part| matches!(part, TemplatePart::Token(token) if personal.contains(token)))

@@ -95,8 +95,8 @@ pub(super) type ReadingAnswers<'r> = (
     Read<'r, Fetched<Other<4>>>,
 );
 
-/// Each other path with its answer; the answer is `None` if the server was not asked about the path. The whole result
-/// is `None` if there are too many paths.
+/// Each other reading of the path, with its answer. The answer is `None` if the server was not asked about this
+/// reading. The whole result is `None` if there are too many readings.
 pub(super) fn each(
     answers: ReadingAnswers<'_>,
 ) -> Option<impl Iterator<Item = (&[u8], Option<&FetchResult>)>> {

@@ -13,8 +13,8 @@
 //! - a new key always has at least half of its limit, regardless of the number of keys;
 //! - a key that has used up its limit is forgotten early only if all other entries of its set have used up their
 //!   limits as well. Then the key gets at most half of its limit again. Clients cannot find out which keys share a
-//!   set. So to bring this about for one key, an attacker needs about half the limit times the number of the table's
-//!   entries, in admitted requests within one window.
+//!   set. So to bring this about for one key, an attacker needs about `limit / 2 * N` admitted requests within one
+//!   window, for a table of `N` entries.
 //!
 //! Two keys of the same set share an entry if they have the same fingerprint, which is the case for one pair in 2^32.
 
@@ -156,9 +156,9 @@ impl KeyTable {
         }
     }
 
-    /// Adds the entries of another process. If both processes have an entry of a key, the later one remains, and of
-    /// equally late ones the one with the higher count. Entries that end after `latest` are invalid, because no limit
-    /// lasts so long.
+    /// Adds the entries of another process. If both processes have an entry for a key, the entry that ends later is
+    /// kept. If both end at the same time, the entry with the higher count is kept. Entries that end after `latest` are
+    /// invalid, because no limit lasts so long.
     pub fn restore(&self, entries: &[u8], now: u64, latest: u64) {
         let most = self.sets.len() * WAYS;
         for entry in entries.chunks_exact(SAVED_ENTRY).take(most) {
@@ -183,8 +183,8 @@ fn is_live(fingerprint: u32, state: State, now: u64) -> bool {
     fingerprint != 0 && state.until >= now
 }
 
-/// The entry to replace: an entry that no longer matters; without such an entry, the one that has used the smallest
-/// part of its limit, and of several equal ones the one that ends first.
+/// The entry to replace: an entry that no longer matters. If there is none, it is the entry that has used the smallest
+/// part of its limit; if several have used equally much, it is the one that ends first.
 fn least(states: &[(u32, State); WAYS], now: u64) -> usize {
     let rank = |way: &usize| match states[*way] {
         (fingerprint, state) if is_live(fingerprint, state, now) => (1, state.used, state.until),

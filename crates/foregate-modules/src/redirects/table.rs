@@ -1,7 +1,7 @@
 //! Very many redirects with exact sources, in little memory.
 //!
-//! All texts are in one piece of memory, one after the other. An entry takes 12 bytes, and its place in the hash
-//! table five to eight bytes more.
+//! All texts are in one piece of memory, one after the other. An entry takes 12 bytes. Per entry, the hash table takes
+//! five to eight more bytes.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -133,8 +133,8 @@ impl Builder {
 pub(super) struct RedirectTable {
     text: Box<[u8]>,
     entries: Box<[Entry]>,
-    /// The hash table: the number of an entry, from 1, at the place of its hash or after it; 0 for a free place. The number
-    /// of places is a power of two.
+    /// The hash table. A slot holds the number of an entry, from 1, or 0 if it is free. An entry is in the slot of its
+    /// hash, or in a later one. The number of slots is a power of two.
     places: Box<[u32]>,
     has_hosts: bool,
 }
@@ -174,13 +174,13 @@ impl RedirectTable {
         self.text.get(from..from + length).unwrap_or_default()
     }
 
-    /// Walks over the places at which a source may be: for each, its number and the number of its entry.
+    /// Walks over the slots in which a source may be. Returns the number of each slot and the number of its entry.
     fn walk(&self, host: &[u8], path: &[u8]) -> impl Iterator<Item = (usize, Option<usize>)> {
         let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
         hasher.write(host);
         hasher.write(path);
         let (count, start) = (self.places.len(), hasher.finish() as usize);
-        // The number of places is a power of two, so the mask keeps the place in range; no place is visited twice.
+        // The number of slots is a power of two, so the mask keeps the slot in range. No slot is visited twice.
         (0..count).map(move |step| {
             let place = start.wrapping_add(step) & (count - 1);
             let entry = self.places.get(place).copied().unwrap_or_default();
@@ -236,8 +236,8 @@ impl RedirectTable {
             let with_host = if host.is_empty() { None } else { self.number(host, path) };
             with_host.or_else(|| self.number(b"", path))
         };
-        // For each entry, the start of the walk that reached it first, counted from 1. An entry has only one successor, so
-        // each entry is visited once.
+        // For each entry: the number of the walk that reached it first. The number is that of the entry at which the walk
+        // began, from 1. An entry has only one successor, so each entry is visited once.
         let mut reached = vec![0_u32; self.entries.len()];
         for start in 0..self.entries.len() {
             let mut next = Some(start);

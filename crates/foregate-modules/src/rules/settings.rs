@@ -60,7 +60,7 @@ impl PhaseRules {
     }
 }
 
-/// Rules whose conditions are evaluated together. A rule that may read a variable of an earlier rule begins a new
+/// Rules with conditions that are evaluated together. A rule that may read a variable of an earlier rule begins a new
 /// segment.
 pub(super) struct Segment {
     /// The number of the segment's first rule.

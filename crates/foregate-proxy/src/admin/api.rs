@@ -34,7 +34,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// The time after which an answer with events ends.
 const EVENTS_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The resource whose answers do not end.
+/// The resource with answers that do not end.
 const EVENTS: &str = "/v1/events";
 
 /// The resources, with the methods of each.
@@ -109,7 +109,7 @@ impl AdminApi {
                 "there is nothing of this name; see /v1/openapi.json".to_owned(),
             ));
         };
-        // A resource with GET also has HEAD (RFC 9110, section 9.3.2), except the events, whose answer does not end.
+        // A resource with GET also has HEAD (RFC 9110, section 9.3.2), except the events: their answer does not end.
         let has_head = methods.contains(&Method::GET) && path != EVENTS;
         let is_head = has_head && method == Method::HEAD;
         if !methods.contains(&method) && !is_head {

@@ -275,7 +275,7 @@ fn reserve(figures: &ReserveFigures) -> Value {
     })
 }
 
-/// The stored responses for a URL whose keys have no additions from the route's expressions.
+/// The stored responses for a URL, with keys that have no additions from the route's expressions.
 async fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let url = request.get("url").and_then(Value::as_str).ok_or("expected url")?;
     let address = Address::read(url, proxy, true)?;

@@ -10,7 +10,7 @@ use crate::proxy::Proxy;
 /// The most routes that are listed.
 const ROUTES: usize = 10;
 
-/// A route: the number of requests that it has served here, and of those that have fallen back, by reason.
+/// The counts of a route: the requests that were served here, and the requests that have fallen back, by reason.
 #[derive(Default)]
 struct RouteCounts {
     here: u64,

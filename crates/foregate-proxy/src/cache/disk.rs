@@ -76,8 +76,8 @@ impl DiskTier {
         }
         match open(&tier.settings(), floors, folders) {
             Ok(disk) => {
-                // The keys on a disk were hashed with the secret that is stored there, and its ages are of the clock that is stored
-                // there.
+                // The keys on a disk were hashed with the secret that is stored on it, and the ages on it were measured with the clock
+                // that is stored on it.
                 identity = TierIdentity { secret: disk.secret(), started: disk.started() };
                 tier.open.store(Some(Arc::new(disk)));
                 Ok((Arc::new(tier), identity))
@@ -202,9 +202,8 @@ impl DiskTier {
         Ok(outside)
     }
 
-    /// Starts a thread that watches folders which another process holds: it reads the purges of that process. With
-    /// `identity`, it also takes the folders over as soon as they are free. The thread ends with that, or with the
-    /// process.
+    /// Starts a thread that watches folders which another process holds. The thread reads the purges of that process. With
+    /// `identity`, it also takes the folders over as soon as they are free, and then ends.
     fn watch(
         self: &Arc<Self>,
         floors: &Arc<Floors>,
@@ -238,7 +237,8 @@ impl DiskTier {
         let Some((secret, started)) = identity else { return true };
         match Disk::take_over(self.settings(), &outside, floors, random_bytes, secret, started) {
             Ok(disk) => {
-                // In this order, a concurrent purge is written to the folder itself, or to its inbox, which is read again later.
+                // The disk is stored first, and `outside` is cleared after it. So a concurrent purge is written to the folder
+                // itself, or to the folder's inbox, which is read again later.
                 self.open.store(Some(Arc::new(disk)));
                 self.outside.lock().clear();
                 tracing::info!("the cache's folders are this version's now");

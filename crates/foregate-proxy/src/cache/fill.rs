@@ -117,7 +117,8 @@ pub enum LeaderParts {
     Asked(FetchRecord),
     /// A response that is not stored, with its body.
     Origin(Box<ResponseHead>, OriginAnswer, Option<foregate_cache::NotStored>),
-    /// The head of a stored response, as only this client may get it. The client follows the body like other requests.
+    /// The head of a stored response, in the form for the client that caused the fetch. This client reads the body like
+    /// the followers.
     Own(Arc<StoredHead>),
     /// A stored response that the origin has confirmed for this client only. Other clients have to ask for
     /// themselves.
@@ -157,7 +158,7 @@ impl FetchRecord {
     }
 }
 
-/// A response whose body is still to come, and the upstream that sends it.
+/// A response with a body still to come, and the upstream that sends it.
 #[derive(Debug)]
 pub struct OriginAnswer {
     /// The upstream, which is another one than asked first if a rule has sent the request there.
@@ -642,7 +643,7 @@ pub(super) async fn final_head(
             Answer::Final(origin, length) => return Ok((origin, length)),
             Answer::Interim => {
                 asks.since = clock::now();
-                // The last two places in the channel are reserved for the record of the attempts and for the
+                // The last two slots of the channel are reserved for the record of the attempts and for the
                 // final response.
                 if let Some(hand) = hand.filter(|hand| hand.capacity() > 2) {
                     let _ = hand.try_send(LeaderParts::Interim(Box::new(asks.head.clone())));

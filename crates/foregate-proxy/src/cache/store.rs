@@ -42,7 +42,7 @@ pub struct Hit {
 pub enum StoreFound {
     /// A response that the request selects.
     Hit(Hit),
-    /// No response. The key is that of the variant that the request asks for, if the address is known to vary.
+    /// No response. If the address is known to vary, this has the key of the variant that the request asks for.
     Nothing(Option<Key>),
     /// The disk is too slow at the moment, or off.
     Unavailable,
@@ -202,7 +202,7 @@ impl Store {
     /// Releases the folders to the next process.
     ///
     /// # Errors
-    /// A folder does not open again, or no thread can be started: purges of the next process do not reach this one.
+    /// A folder does not open again, or no thread can be started. Purges of the next process then do not reach this one.
     pub fn release_folders(&self) -> std::io::Result<()> {
         self.disk.release(&self.floors)
     }

@@ -2,8 +2,8 @@
 //! first.
 //!
 //! The receiver asks for one batch at a time. Before it asks, it makes sure that all its own purges have arrived at
-//! the sender, which leaves out purged responses. Purges after that apply to the responses of the batch when they
-//! arrive. So no purged response comes back.
+//! the sender, which leaves out purged responses. The receiver itself applies later purges to the responses of the
+//! batch when it receives them. So no purged response comes back.
 
 use std::io;
 use std::sync::Arc;

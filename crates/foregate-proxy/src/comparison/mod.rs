@@ -31,7 +31,7 @@ use crate::settings::{Compare, CompareSamples};
 const PLACES: usize = 256;
 /// The most bytes of bodies that all comparisons together keep. Further bodies are compared by their hashes.
 const MEMORY: usize = 32 << 20;
-/// The most routes whose learned pairs are counted. Further routes learn from each request.
+/// The most routes with learned pairs that are counted. Further routes learn from each request.
 const ROUTES_MOST: usize = 1000;
 /// For this many first requests of a route, the old proxy is asked twice, to learn which parts differ each time.
 const LEARNED_FIRST: u32 = 20;
@@ -112,7 +112,7 @@ pub struct Pair {
     pub place: AccountPlace,
 }
 
-/// The requests that both proxies sent to the origin; `None` if the proxy did not ask the origin.
+/// The request that each of the two proxies sent to the origin; `None` if that proxy did not ask the origin.
 #[derive(Debug)]
 pub struct AskedPair {
     /// The request of the old proxy.
@@ -129,8 +129,8 @@ impl Pair {
         drop((self.held, self.place));
     }
 
-    /// The pair in short form, if nothing in it differs whatever the rules are. Most pairs are equal: with this check here,
-    /// the other thread does not have to compare them, and their bodies are not queued.
+    /// The pair in short form, if its responses are equal under any rules. Most pairs are equal. Because they are detected
+    /// here, the other thread does not have to compare them, and their bodies are not queued.
     fn same(&self) -> Option<SamePair> {
         let order = self.compare.rules.order;
         let times = equal_answers(&self.old, &self.new, order)?;

@@ -45,7 +45,7 @@ struct TapVisits {
     visits: Vec<TapVisit>,
 }
 
-/// The requests under way, by the id that they carry. Their number is bounded by the places of comparisons.
+/// The requests under way, by the id that they carry. Their number is bounded, because the number of comparisons is.
 #[derive(Debug, Default)]
 pub struct Taps(Mutex<HashMap<u128, TapVisits>>);
 

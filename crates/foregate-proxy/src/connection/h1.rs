@@ -22,9 +22,8 @@ use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::transport::progress::DropBudget;
 
-/// How long a connection that has gone quiet keeps the memory for its next request: longer than the
-/// gaps of a client that is busy, and short, because many clients come at once and then fall
-/// silent.
+/// How long a quiet connection keeps the memory for its next request. This is longer than the pauses of
+/// a busy client. It is not much longer, because many clients may come at once and then fall silent.
 const LINGER: Duration = Duration::from_millis(50);
 
 /// Serves the connection until it ends. `began` is the time when the first byte of the first request arrived, if that
@@ -58,7 +57,7 @@ struct H1Session {
     client: Client,
     timer: Timer,
     requests: u64,
-    /// When the first byte of the next request arrived, if the connection noted it before it reads the head.
+    /// The time at which the first byte of the next request arrived, if it was noted before the head is read.
     began: Option<Instant>,
     /// True if unwanted input may follow: the rest of a head that was cut off, or the body of a refused request.
     cut: bool,
@@ -133,7 +132,7 @@ impl H1Session {
         .await
     }
 
-    /// Serves requests for as long as they follow closely on each other. Returns true if the
+    /// Serves requests as long as each one comes soon after the previous one. Returns true if the
     /// connection stays open.
     async fn burst(&mut self) -> bool {
         let mut scratch = Scratch::take();

@@ -44,8 +44,8 @@ const READS: u32 = 4;
 const LINGER: Duration = Duration::from_secs(5);
 /// The longest time that the end of a connection may take, whatever the client sends, as a multiple of `write-stall`.
 const LONGEST: u32 = 4;
-/// If a request has not ended when its response has, the stream is reset this long after the response, or after the
-/// last input of the request.
+/// If a response ends before its request, the stream is reset this long after the end of the response. Input of the
+/// request starts this time anew.
 const RESET_AFTER: Duration = Duration::from_millis(200);
 /// The time limit for a client to close the connection after it got an error.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -238,8 +238,8 @@ impl H2Session {
     /// processed: under overload many clients have left, and no time is spent on their requests. Ready if there may be more
     /// input.
     ///
-    /// Does nothing if the pending heads are large, or memory is short: otherwise a client whose requests are not started
-    /// could make us hold all those that it sends meanwhile.
+    /// Does nothing if the pending heads are large, or memory is short: otherwise we would have to hold all the requests
+    /// that a client sends before its earlier ones are started.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Event>> {
         let mut unseen = false;
         let mut has_more = true;
@@ -353,7 +353,7 @@ impl H2Session {
     }
 
     /// Returns true if this connection has to end to release memory: memory is short, its client holds the most of it, and
-    /// this connection holds enough of that.
+    /// this connection holds at least half as much as the client's connections hold on average.
     fn gives_way(&self) -> bool {
         let takes_back = |client: &Arc<Holdings>| client.takes_back(|| self.shared.holding());
         pressure::is_short() && self.registered.holdings().is_some_and(takes_back)

@@ -181,7 +181,7 @@ pub struct CacheCounters {
     pub bytes_in: Counter,
     /// Purges.
     pub purges: Counter,
-    /// Addresses whose stored responses an unsafe request invalidated.
+    /// Addresses with stored responses that an unsafe request invalidated.
     pub invalidated: Counter,
 }
 

@@ -14,7 +14,7 @@ pub struct ComparisonCounters {
     pub dropped: Counter,
     /// Samples that could not be written.
     pub samples_failed: Counter,
-    /// Requests at a tap whose id belongs to no comparison.
+    /// Requests at a tap with an id that belongs to no comparison.
     pub ids_refused: Counter,
 }
 

@@ -215,13 +215,13 @@ pub struct Metrics {
     pub mirrored_failed: Counter,
     /// Copies of requests that were not made, because the body was too long or too many copies were under way.
     pub mirrored_skipped: Counter,
-    /// Requests whose bodies were received completely before an origin was asked.
+    /// Requests with bodies that were received completely before an origin was asked.
     pub requests_buffered: Counter,
-    /// The part of the previous count whose bodies went through a file.
+    /// The part of the previous count with bodies that went through a file.
     pub requests_buffered_in_files: Counter,
     /// Responses that were received completely from the origin before their clients had taken them.
     pub responses_buffered: Counter,
-    /// The part of the previous count whose bodies went through a file.
+    /// The part of the previous count with bodies that went through a file.
     pub responses_buffered_in_files: Counter,
     /// Attempts of requests after the first one.
     pub retries: Counter,
@@ -306,8 +306,8 @@ pub struct SiteCounters {
 struct SiteShard {
     /// Requests by [`STATUS_CLASSES`].
     classes: [AtomicU64; STATUS_CLASSES.len()],
-    /// Requests by the first of [`DURATION_BUCKETS`] that they fit into; the last bucket has no
-    /// end.
+    /// The requests in each bucket. A request counts in the first of [`DURATION_BUCKETS`] that it fits
+    /// into; the last bucket has no end.
     durations: [AtomicU64; DURATION_BUCKETS.len() + 1],
     /// The sum of the durations.
     micros: AtomicU64,
@@ -390,7 +390,8 @@ pub struct ServerCounters {
     pub failures: Counter,
     /// Set while the server is avoided because it failed.
     pub is_down: AtomicBool,
-    /// Times that requests began to pass over it: for failures in a row, its share of failures or its latency, or because it hung.
+    /// How often the server was ejected, so that requests avoided it: because of failures in a row, of its share of
+    /// failures or of its latency, or because it hung.
     pub ejections: Counter,
     /// Health checks that have succeeded.
     pub probes_passed: Counter,

@@ -27,8 +27,8 @@ const TALLIES: usize = 1000;
 const OTHERS: &[u8] = b"(others)";
 /// A step that held its worker for longer than this is counted as having blocked it.
 pub(crate) const BLOCKED: Duration = Duration::from_millis(10);
-/// One in this many phases with steps is timed, because to read the clock costs as much as some steps. A prime
-/// number: if all requests have the same number of phases, it is not always the same phase that is timed.
+/// One in this many phases with steps is timed, because to read the clock costs as much as some steps. The number is
+/// prime, so that different phases are timed even if all requests have the same number of phases.
 const SAMPLE: u32 = 17;
 /// How long all phases are timed after a task has held its worker, milliseconds.
 const CLOSE_LOOK: u64 = 5_000;
@@ -48,7 +48,7 @@ pub struct StepCounters {
     runs: Box<[Box<[AtomicU64]>]>,
     /// Until when all phases are timed, milliseconds since [`START`].
     close_look: AtomicU64,
-    /// The latest time until which any step may be suspected, slow or broken; in milliseconds of the steady clock.
+    /// Until this time, a step may be suspected, slow or broken; after it, none is. In milliseconds of the steady clock.
     watched: Arc<AtomicU64>,
 }
 
@@ -88,7 +88,8 @@ pub struct StepCounter {
     pub timed: Counter,
     /// How long these took, nanoseconds.
     pub nanos: Counter,
-    /// Timed runs that held a worker for more than 10 ms, and bodies for which the step's filter took as long on one piece.
+    /// Timed runs that held a worker for more than 10 ms, and bodies in which the step's filter took more than 10 ms
+    /// for one piece.
     pub blocked: Counter,
     /// Requests on which a step that is declared light ran on the threads for heavy work.
     pub moved: Counter,
@@ -118,8 +119,9 @@ struct Slowness {
 struct Slow {
     settings: usize,
     until: u64,
-    /// The smallest slow input, bytes. Steps read their input once, so an input of less than half this size takes less than
-    /// half the time. It may run on a worker, and does not have to wait behind larger inputs.
+    /// The smallest slow input, bytes. Steps read their input once, so an input of less than half this size takes less
+    /// than half the time. With such an input the step may run on a worker, and does not have to wait behind larger
+    /// inputs.
     from: usize,
 }
 
@@ -156,7 +158,7 @@ impl StepCounters {
         Self { steps: names.map(step).collect(), runs, close_look: AtomicU64::new(0), watched }
     }
 
-    /// Returns true if any step may be [watched](Self::is_watched) now; in milliseconds of the
+    /// Returns true if any step may be [watched](Self::is_watched) at `now`, in milliseconds of the
     /// steady clock.
     #[inline]
     pub fn any_is_watched(&self, now: u64) -> bool {
@@ -166,15 +168,15 @@ impl StepCounters {
 
     /// Returns true if a step is [suspected](StepCounter::is_suspected),
     /// [slow](StepCounter::is_slow) with some settings, or
-    /// [broken](StepCounter::is_broken) now; in milliseconds of the steady clock.
+    /// [broken](StepCounter::is_broken) at `now`, in milliseconds of the steady clock.
     pub fn is_watched(&self, step: u16, now: u64) -> bool {
         let is_watched =
             |step: &StepCounter| step.is_suspected(now) || step.may_be_slow(now) || step.is_broken(now);
         self.get(step).is_some_and(is_watched)
     }
 
-    /// Has all phases timed for a while: a task has held its worker for longer than [`BLOCKED`], and a step may be the
-    /// cause.
+    /// Makes all phases timed for a while. Called when a task has held its worker for longer than [`BLOCKED`], because a
+    /// step may be the cause.
     pub(crate) fn look_closely(&self) {
         self.close_look.store(since_start(Instant::now()) + CLOSE_LOOK, Ordering::Relaxed);
     }

@@ -100,8 +100,8 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
     Ok(shape_or_send(exchange, source))
 }
 
-/// The protocols to one of which the client has to switch. The origin must name them in a 426 (RFC 9110, section
-/// 15.5.22), and the client can ask for a switch only over HTTP/1.1.
+/// The protocols from a 426 response; the client has to switch to one of them. The origin must name them (RFC 9110,
+/// section 15.5.22), and the client can ask for a switch only over HTTP/1.1.
 fn required_upgrade(exchange: &Exchange<'_>) -> Option<Vec<u8>> {
     let can_switch =
         matches!(exchange.down.client.link, Link::H1(_)) && exchange.request.head.version == Version::Http11;
@@ -173,8 +173,8 @@ impl Asker for ClientAsks<'_, '_> {
         down.progress.observe(down.upload.moved, 0, now);
         let awaited = match down.upload.waiting {
             _ if !self.has_room => AwaitedEvent::ClientRead,
-            // A client that waits for a 100 has to send its body after a while anyway, and the
-            // origin need not answer before.
+            // A client that waits for a 100 sends its body after a while even without it, and the
+            // origin need not answer before the body.
             WaitingFor::Source if self.request.expect_continue && down.upload.moved == 0 => {
                 AwaitedEvent::ExpectedBody
             }

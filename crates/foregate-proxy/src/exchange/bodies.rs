@@ -63,8 +63,8 @@ pub(super) fn count_filters(exchange: &Exchange<'_>, filter: &mut Filter) {
     filter.chain.report(&mut moved, &mut found);
 }
 
-/// Changes the request so that the origin sends a whole response, if a step changes each response differently, or if a
-/// step may need all of it and the request could not be sent again.
+/// Changes the request so that the origin sends a whole response. This is done in two cases: a step changes each
+/// response differently, or a step may need the whole response and the request could not be sent again.
 pub(super) fn renew(exchange: &mut Exchange<'_>) {
     let Some(plan) = exchange.plan() else { return };
     let (renews, tries_parts) = (plan.renews(), !plan.parts().is_empty());

@@ -70,8 +70,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     }
 }
 
-/// Strips the route's prefix from the path. The key has the client's path, since another route may
-/// send the same rest to other origins.
+/// Strips the route's prefix from the path. The key of the cache keeps the client's path, because another
+/// route may send the same stripped path to other origins.
 fn strip_prefix(exchange: &mut Exchange<'_>) {
     let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref());
     if prefix.is_some()
@@ -391,8 +391,8 @@ fn serve(
     shape_or_send(exchange, BodySource::Cached(link, length))
 }
 
-/// Writes the head of the answer from a stored head, and returns the part of the body to send. If a step needs the
-/// whole body, that is all of it.
+/// Writes the head of the answer from a stored head, and returns the part of the body to send: the whole body if a
+/// step needs that.
 fn answer(
     exchange: &mut Exchange<'_>,
     head: &StoredHead,
@@ -447,8 +447,8 @@ fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &St
     told.write(name, &mut exchange.response.headers);
 }
 
-/// Handles a response that came from the origin past the cache, on a route with a cache. It may invalidate stored
-/// responses, and fields for caches are removed from it.
+/// Handles a response that bypassed the cache on a route with a cache. The response may invalidate stored responses.
+/// Its fields for caches are removed.
 pub(super) fn answered(exchange: &mut Exchange<'_>) {
     let Some(settings) = exchange.routed.route.and_then(|route| route.cache.get()) else { return };
     invalidate(exchange, settings);

@@ -124,10 +124,10 @@ pub struct Client {
     pub close_soon: bool,
     /// Set if an HTTP/1 client that has closed its sending side still gets its response.
     pub half_close: bool,
-    /// True if the connection can continue a request whose configuration has been dropped.
+    /// True if the connection can continue a request after its configuration has been dropped.
     pub may_move: bool,
-    /// The rest of a request whose configuration has been dropped. Boxed twice, so that the field takes only one pointer in
-    /// each client.
+    /// The rest of a request after its configuration has been dropped. Boxed twice, so that the field takes only one
+    /// pointer in each client.
     pub moved: Option<Box<Box<dyn MovedRequest>>>,
     /// The time from which the client is watched during the present request.
     watched_from: Instant,
@@ -181,9 +181,9 @@ impl Client {
         self.watched_from = began + UNWATCHED;
     }
 
-    /// The time at which the first check is due whether the client is still there; `None` if it is due now. Most
-    /// responses come so soon that an earlier check would cost more than it saves. HTTP/2 streams are always watched,
-    /// because attackers can reset them.
+    /// The time from which on we check whether the client is still there; `None` if that time has come. Most responses
+    /// come so soon that an earlier check would cost more than it saves. HTTP/2 streams are always watched, because
+    /// attackers can reset them.
     pub fn unwatched_until(&self, now: Instant) -> Option<Instant> {
         (!self.link.is_h2() && now < self.watched_from).then_some(self.watched_from)
     }
@@ -308,8 +308,8 @@ impl Client {
         }
     }
 
-    /// Ready once the client has given up on the exchange. If an HTTP/1 client has closed its sending side, that counts
-    /// only after a while; `timer` waits for that.
+    /// Ready once the client has given up on the exchange. If an HTTP/1 client has closed its sending side, it counts
+    /// as gone only after a while; `timer` waits for that time.
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>, timer: &mut Timer) -> Poll<LinkError> {
         if let Poll::Ready(error) = self.link.poll_abandoned(cx) {
             return Poll::Ready(error);
@@ -333,7 +333,7 @@ impl Client {
 /// section 6).
 fn h1_framing(request: &Request, status: u16, length: BodyLength, close: bool) -> (BodyLength, bool) {
     let close = close || !request.keep_alive;
-    // A safeguard: if a response may have no body, the client would read any bytes after its head as the next response.
+    // A safeguard: if a response must not have a body, the client would read bytes after its head as the next response.
     let bodiless =
         request.head.method == foregate_wire::Method::Head || matches!(status, 100..=199 | 204 | 304);
     let length = if bodiless && length != BodyLength::Tunnel { BodyLength::Empty } else { length };

@@ -1,7 +1,7 @@
 //! Compares a response with the response of the proxy that Foregate replaces.
 //!
 //! A separate task sends the request to the old proxy as the client has sent it. The client's response is not delayed:
-//! its head is copied when it is sent, its body is read as it passes, and both are handed over at the end.
+//! its head and its body are recorded while they are sent, and handed over at the end.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) struct WatchedAnswer {
     pub tapped: Option<Box<TappedRequest>>,
 }
 
-/// A request that the old proxy answers, with everything that the comparison needs in addition to the responses.
+/// A request that the old proxy answers. It holds everything that the comparison needs in addition to the responses.
 pub(super) struct TappedRequest {
     pub proxy: Arc<Proxy>,
     pub config: Arc<Config>,

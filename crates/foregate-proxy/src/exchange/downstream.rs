@@ -61,8 +61,8 @@ impl<'a> Downstream<'a> {
         if self.client.unwatched_until(now).is_some() { Poll::Pending } else { self.poll_gone(cx) }
     }
 
-    /// Waits until the client's connection has room for a head. Otherwise the heads of its streams would pile up if the
-    /// client does not read.
+    /// Waits until the client's connection has room for a head. Without this, the heads of its streams would pile up if
+    /// the client does not read.
     pub async fn room(&mut self) -> Result<(), Error> {
         let since = clock::now();
         poll_fn(|cx| {
@@ -154,8 +154,8 @@ impl<'a> Downstream<'a> {
         }))
     }
 
-    /// The deadline of `awaited`. An origin that reads nothing has less time while more of the client's body waits here
-    /// than fits in an ordinary HTTP/2 window.
+    /// The deadline of `awaited`. An origin that reads nothing has less time if the part of the client's body that waits
+    /// here exceeds an ordinary HTTP/2 window.
     fn deadline_of(
         &mut self,
         awaited: AwaitedEvent,

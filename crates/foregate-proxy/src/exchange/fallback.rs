@@ -1,7 +1,7 @@
 //! Requests that fall back to the proxy that Foregate replaces. The decision is made before any step runs and before
 //! any origin is asked.
 //!
-//! Over HTTP/1 the old proxy gets the client's bytes unchanged, and the client gets those of the old proxy:
+//! Over HTTP/1 the bytes of the client and of the old proxy are forwarded unchanged in both directions: see
 //! [`crate::message::verbatim`]. Other requests are serialised with their original fields.
 
 use std::fmt::Write as _;
@@ -59,7 +59,8 @@ thread_local! {
 }
 
 /// Uses the client's own bytes for the request to the old proxy. Returns false if the request has to be serialised.
-/// That is also the case if fields about TLS are added and trailers may follow: trailers could have the same names.
+/// This is also necessary if fields about TLS are added and trailers may follow, because a trailer could have the name
+/// of such a field.
 pub(super) fn take_bytes(request: &mut Request, link: &mut Link, tls_fields: bool) -> bool {
     let Link::H1(link) = link else { return false };
     if link.head.bytes().is_empty()

@@ -122,7 +122,7 @@ fn error_type(error: &FetchError) -> &'static str {
     }
 }
 
-/// Sends a request of the process itself, whose answer is not kept.
+/// Sends a request of the process itself. The answer is not kept.
 pub(crate) async fn post(proxy: &Proxy, upstream: &Arc<Upstream>, ask: FetchRequest) -> FetchResult {
     let authority = authority_of(&upstream.settings);
     let request = request_of(&ask, authority.as_bytes()).ok_or(FetchError::BadRequest)?;
@@ -183,7 +183,7 @@ async fn from_kept(
     let answer =
         tokio::time::timeout_at(deadline.into(), ask_in_turn(proxy, &entry, config, asker, whom, &ask));
     answer.await.unwrap_or_else(|_| {
-        // The time of this step is up before the fetch ends: it gets the stale answer, if there is one.
+        // This step's time limit is reached before the fetch ends. The step gets the stale answer, if there is one.
         let stale = entry.stale(&ask);
         stale.ok_or(FetchError::Timeout)
     })
@@ -235,8 +235,8 @@ impl RunningFetch<'_> {
         same.or_else(named).ok_or(FetchError::BadRequest)
     }
 
-    /// Takes a place among the fetches of an upstream. Each upstream has its own places, so that a silent upstream does not
-    /// block others, and each client may take only a part of them.
+    /// Takes a slot for a fetch from an upstream. Each upstream has its own slots, so that a silent upstream does not
+    /// block others. Each client may take only a part of the slots.
     fn place(&self, whom: &UpstreamKey) -> Result<AccountPlace, FetchError> {
         let UpstreamKey(settings) = whom;
         let percent = self.config.settings.limits.filter_per_client;

@@ -147,7 +147,7 @@ pub(super) async fn run_heavy(
     })
 }
 
-/// Waits for a place in the queue, which only steps with long bodies do. `None` if the time is up.
+/// Waits for a place in the queue. Only steps with long bodies wait. `None` if the time is up.
 async fn wait_for_place<'a>(
     exchange: &mut Exchange<'a>,
     until: Instant,
@@ -194,7 +194,7 @@ impl HeavyState {
         let spool = facts.spool.as_ref().filter(|_| reads);
         let in_file = spool.is_some();
         if let Some(spool) = spool {
-            // Memory is bounded: only running steps hold such a body, so there are at most as many as threads.
+            // Memory is bounded: only running steps hold such bodies, so there are no more such bodies than threads.
             facts.body = Some(Arc::new(SharedStart { bytes: spool.read()?, share: None }));
         }
         let mut view = View {

@@ -31,8 +31,8 @@ const HELD_FOR: Duration = Duration::from_secs(10);
 /// waiting for a response to that part. A client rarely does that with a body of known length.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The longest time that a body of unknown length is held even if it never pauses, in cases where a pause would end the
-/// wait: a body without pauses may be a stream, too.
+/// The longest time that a body of unknown length is held if it never pauses, because it may be an endless stream.
+/// Only applies if a pause would end the wait.
 const STREAM_HELD_FOR: Duration = Duration::from_millis(250);
 
 /// The reason that is reported if a pause keeps steps from seeing the whole body.
@@ -229,7 +229,7 @@ async fn buffer_rest(exchange: &mut Exchange<'_>, reader: Reader, limit: usize) 
     let (spool, mut piece, mut share) =
         (reader.spool(), Vec::new(), exchange.proxy.filter_memory.share(exchange.account()));
     let left = limit.saturating_sub(usize::try_from(reader.len()).unwrap_or(usize::MAX));
-    // If some bytes could not be written to the file, nothing may be appended: those bytes come next.
+    // If some bytes could not be written to the file, nothing may be appended to it, because those bytes come next.
     let whole = match reader.has_rest() {
         true => {
             poll_fn(|cx| poll_start(exchange, cx, 0, &mut piece, &mut share, None)).await? == BodyTaken::Whole
@@ -285,8 +285,9 @@ async fn buffer_whole(exchange: &mut Exchange<'_>, limit: usize) -> Result<u64, 
     Ok(length)
 }
 
-/// Receives the start of a body, up to `wanted` bytes. If it is for steps, `since` is the time at which that began,
-/// and a pause of the client may end it. Without `since` the whole body is needed, and a pause ends nothing.
+/// Receives the start of a body, up to `wanted` bytes. If the start is for steps, `since` is the time at which the
+/// wait for it began, and a pause of the client may end the wait. Without `since`, the whole body is needed, and a
+/// pause does not end the wait.
 fn poll_start(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Recognises HTTP/2 requests whose body is empty.
+//! Recognises HTTP/2 requests with an empty body.
 //!
 //! A client may end a stream with an empty DATA frame after its HEADERS, even if it has sent `content-length: 0`. An
 //! origin over HTTP/1.1 would get such a request with a chunked body, and many origins answer that with 411.

@@ -20,7 +20,7 @@ pub(super) struct RequestPasses {
 }
 
 impl RequestPasses {
-    /// Takes the request's places within the bounds of the client, the listener and the site, in this order.
+    /// Counts the request against the bounds of the client, the listener and the site, in this order.
     ///
     /// # Errors
     ///

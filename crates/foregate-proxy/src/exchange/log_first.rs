@@ -15,7 +15,7 @@ use super::state::Exchange;
 use crate::time::clock;
 
 /// The longest time that a response waits for its log lines to be written. If the disk is slow or stuck, the
-/// response goes first.
+/// response is sent before the lines are written.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 
 /// Runs the steps that log before the response, once for an exchange, and waits until their lines are written. Without

@@ -1,5 +1,5 @@
 //! Copies of requests for another upstream. A separate task sends the copy once the whole request has reached its own
-//! origin. The exchange does not wait for the copy, and its response is dropped.
+//! origin. The exchange does not wait for the copy, and the response to the copy is dropped.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ struct MirrorTask {
     _place: AccountPlace,
 }
 
-/// An exchange whose request is to be copied.
+/// An exchange with a request that is to be copied.
 pub(super) struct Mirrored<'a> {
     pub upstream: &'a Arc<Upstream>,
     pub request: &'a Request,

@@ -71,7 +71,7 @@ use crate::message::scratch::Unserved;
 use crate::time::clock;
 use crate::upstream::Origin;
 
-/// Logs an exchange whose task is dropped before its end, which happens when the process ends.
+/// Logs an exchange if its task is dropped before the exchange ends, which happens when the process ends.
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.record.logged && !std::thread::panicking() {
@@ -184,7 +184,7 @@ impl<'a> Exchange<'a> {
                     Step::Shape(source) => shape::run(self, source).await,
                     Step::Send(source) => send::run(self, source).await,
                     Step::Transfer(origin) => transfer::run(self, origin).await,
-                    // In a future of its own, too: a tunnel lasts long, and should not hold the memory of the rest.
+                    // In a future of its own, too, because a tunnel lasts long and should not hold memory for the other steps.
                     Step::Tunnel(origin) => Ok(Box::pin(tunnel::run(self, origin, None)).await),
                     Step::TunnelOn(begun) => Ok(Box::pin(tunnel::run(self, begun.0, Some(begun.1))).await),
                     Step::Failed(error) => Ok(self.failed(error)),
@@ -223,8 +223,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Takes the request's places among the requests in flight, if these are bounded. A request that goes to an upstream
-    /// for the second time already has them.
+    /// Counts the request among the requests in flight, if their number is bounded. A request that goes to an upstream for
+    /// the second time is already counted.
     async fn take_passes(&mut self) -> Result<(), Error> {
         if self.config.limits_requests() && self.rare.passes.is_none() && self.down.peer.replay.is_none() {
             let listener = self.down.peer.listen.as_ref().map(|listen| &listen.address);

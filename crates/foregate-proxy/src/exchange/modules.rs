@@ -249,8 +249,8 @@ impl<'a> Exchange<'a> {
         entry.zip(self.view()).is_some_and(|(entry, (view, _))| view.is_long(entry))
     }
 
-    /// The input of a step that is declared light but is known to be slow with it: with the same settings, an input of
-    /// at most twice this size has recently blocked a worker.
+    /// The input of a light step that is known to be slow with such an input: with the same settings, an input of at most
+    /// twice this size has recently blocked a worker. `None` for other steps.
     pub(super) fn slow_with(&mut self, planned: &PlannedStep) -> Option<StepInput> {
         let counters = self.proxy.steps.get(planned.step)?;
         let (view, _) = self.view()?;

@@ -35,7 +35,7 @@ impl OpenSpan {
 }
 
 impl ExchangeSpans {
-    /// The spans of a trace whose phase `request-early` is over. That phase began at `early`.
+    /// The spans of a trace after the end of the phase `request-early`. That phase began at `early`.
     pub fn new(trace: Arc<RequestTrace>, early: Instant) -> Self {
         let phase = OpenSpan { began: early, ..OpenSpan::new("request-early") };
         let mut spans = Self { trace, work: None, phase: Some(phase) };

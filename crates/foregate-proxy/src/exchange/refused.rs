@@ -68,9 +68,9 @@ fn take_refused<'a>(
     Some(plan)
 }
 
-/// The plan for a refused request: that of the route that it seems to ask for, or of its site if no route matches.
-/// If no step of that plan reads refused requests, the plan at the top of the configuration; `None` if no step there
-/// does.
+/// The plan for a refused request. This is the plan of the route that the request seems to ask for, or the plan of its
+/// site if no route matches. If no step of that plan reads refused requests, it is the plan at the top of the
+/// configuration. `None` if no step of that plan reads refused requests either.
 fn plan_of_refused<'a>(
     exchange: &Exchange<'a>,
     raw: Option<&[u8]>,

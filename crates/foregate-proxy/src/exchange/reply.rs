@@ -54,8 +54,8 @@ pub enum BodySource {
     Origin(Origin, BodyLength),
     /// Memory.
     Bytes(Text),
-    /// A file, with the length of the body. The file is `None` for the answer to HEAD, whose Content-Length is that of
-    /// GET.
+    /// A file, with the length of the body. The file is `None` for the answer to HEAD, which has the Content-Length of
+    /// the answer to GET.
     File(Option<Box<FileBody>>, BodyLength),
     /// The cache, framed like this: a stored response, or a fetch that several requests share.
     Cached(Link, BodyLength),
@@ -165,8 +165,8 @@ impl Reply {
         reply
     }
 
-    /// The response to OPTIONS or TRACE with `Max-Forwards: 0`, which are addressed to this proxy (RFC 9110, section
-    /// 7.6.2). TRACE is refused, because it would reveal fields to scripts.
+    /// The response to OPTIONS or TRACE with `Max-Forwards: 0`. Such a request is addressed to this proxy (RFC 9110,
+    /// section 7.6.2). TRACE is refused, because its response would reveal fields to scripts.
     pub fn last_hop(method: &[u8]) -> Self {
         let status = if method == b"OPTIONS" { 200 } else { 405 };
         let mut reply = Self::new(status, "", Text::EMPTY, MadeBy::Route);

@@ -1,4 +1,4 @@
-//! Routing: which site and which route a request belongs to. Conditions of routes are held against
+//! Routing: which site and which route a request belongs to. Conditions of routes are evaluated for
 //! the request as the client has sent it.
 
 use std::fs::File;
@@ -324,8 +324,8 @@ fn challenge(automatic: &Automatic, path: &[u8]) -> Option<FixedResponse> {
     Some(FixedResponse { status: 200, body: body.into() })
 }
 
-/// The redirect of a request without TLS, if its site demands TLS. With steps, this is checked after them, because
-/// they may find that another proxy received the request over TLS.
+/// The redirect of a request without TLS, if its site demands TLS. If the request has steps, this is checked after the
+/// steps, because they may find that another proxy received the request over TLS.
 pub(super) fn redirect_to_https(exchange: &Exchange<'_>) -> Option<Box<Reply>> {
     let port = exchange.config.settings.sites.redirects(exchange.routed.site?)?;
     let request = &exchange.request;
@@ -370,7 +370,7 @@ type RouteMatch<'a> = (Option<Vec<Vec<u8>>>, &'a Arc<Route>);
 ///
 /// # Errors
 ///
-/// No route matches, or another reading of the path leads to another route.
+/// No route matches, or an origin may read the path in another way that leads to another route.
 pub(super) fn route_by_conditions<'a>(
     exchange: &mut Exchange<'a>,
     site: HostId,

@@ -29,7 +29,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     if let Some(reply) = redirect_to_https(exchange) {
         return Ok(Step::Reply(reply));
     }
-    // This comes before any condition or key reads these fields, because a client could have set them.
+    // The fields are removed before any condition or key of a limit reads them, because a client could have set them.
     if let Some(plan) = exchange.plan() {
         remove_identity(&mut exchange.request.head.headers, plan.identity());
     }

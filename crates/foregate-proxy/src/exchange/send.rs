@@ -119,7 +119,8 @@ fn open_tunnel(exchange: &mut Exchange<'_>, mut origin: Origin) -> Step {
 fn buffering(exchange: &Exchange<'_>, length: BodyLength) -> Option<BufferResponses> {
     let of_route = exchange.routed.route.and_then(|route| route.buffer_responses);
     let limits = of_route.unwrap_or(exchange.upstream()?.settings.buffer_responses)?;
-    // Not while the origin still receives the request: the next input may depend on the client having read the response.
+    // Not while the request is still being sent to the origin: the client may have to read a part of the response
+    // before it sends more of the request.
     let is_sent = exchange.down.upload.is_done() && !exchange.down.upload.gave_up();
     let declines = exchange.response.headers.get_name(b"x-accel-buffering");
     let declines = declines.is_some_and(|value| value.eq_ignore_ascii_case(b"no"));

@@ -22,8 +22,8 @@ use crate::time::clock;
 use crate::transport::outcome::CopyError;
 use crate::upstream::Origin;
 
-/// The time that a response with filters waits for the first piece of its body before its head is
-/// sent, since filters may be refused memory.
+/// The time that the head of a response with filters waits for the first piece of the body. If a filter is
+/// then refused memory, the client can still get an error.
 const BEGINS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns true if steps of the response are planned.

@@ -16,7 +16,7 @@ use crate::settings::TlsVersion;
 use crate::spans::{Attributes, RequestTrace, Span, SpanId, SpanKind, SpanParent};
 use crate::upstream::traced::{method, without_secrets};
 
-/// The name of the span for a step of the exchange. `None` for steps that take no time, or whose parts have spans.
+/// The name of the span for a step of the exchange. `None` for steps that take no time, or have parts with spans.
 fn name_of(step: &Step) -> Option<&'static str> {
     Some(match step {
         Step::Files { .. } => "files",

@@ -21,7 +21,7 @@ use crate::time::clock;
 pub(crate) enum FolderTarget {
     /// A file.
     File(FoundFile),
-    /// A folder whose path was requested without a slash at the end.
+    /// A folder that was requested by a path without a slash at the end.
     Folder,
     /// The entries of a folder, and whether these are all.
     Listing(Vec<listing::Entry>, bool),
@@ -54,12 +54,12 @@ impl Folder {
         Some(FoundFile { name, open, coding })
     }
 
-    /// Looks for the first of these candidates that is there, and for a variant of it in one of
+    /// Looks for the first of these candidates that exists, and for a variant of it in one of
     /// these codings.
     ///
     /// # Errors
     ///
-    /// A file is there, and cannot be used.
+    /// A file exists, but cannot be used.
     pub(crate) async fn find(
         &self,
         candidates: &[Candidate],
@@ -192,8 +192,8 @@ impl Folder {
         }
     }
 
-    /// The entries of a folder that may be served, sorted. The bool is true if these are all. `None`: there is no such
-    /// folder.
+    /// The entries of a folder that may be served, sorted. The bool is true if the list is complete. `None`: there is
+    /// no such folder.
     async fn list(&self, name: &[u8]) -> Result<Option<(Vec<listing::Entry>, bool)>, FolderError> {
         let (path, how, dotfiles) = (name.to_vec(), self.how, self.settings.rules.dotfiles);
         let listed = self.directory.run(move |directory| {

@@ -29,8 +29,8 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 /// How often the path of a folder is followed anew: deployments swap a link.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
 
-/// The limits on reads that wait for a thread. They wait longer than reads of the cache, because only the file can
-/// answer these requests.
+/// The limits on reads that wait for a thread. These reads wait longer than reads of the cache, because only the file
+/// can answer their requests.
 const LIMITS: Limits = Limits {
     threads: 64,
     slow: 192,

@@ -209,7 +209,7 @@ impl OpenFiles {
         drop(files);
     }
 
-    /// Drops the files whose time is over. Returns true if none are left.
+    /// Drops the expired files. Returns true if none are left.
     fn sweep(&self, now: Instant) -> bool {
         let mut table = self.0.lock();
         let old: Vec<_> = table.files.extract_if(|_, file| file.until <= now).collect();

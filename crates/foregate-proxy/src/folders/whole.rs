@@ -21,7 +21,7 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// A file is there, and cannot be read.
+    /// A file exists, but cannot be read.
     pub(crate) async fn whole(&self, path: &[u8], limit: usize) -> Result<Whole, FolderError> {
         let candidates = self.settings.rules.candidates(path);
         let FolderTarget::File(found) = self.find(&candidates, &[]).await? else { return Ok(Whole::Nothing) };

@@ -155,7 +155,7 @@ impl ConnectionState {
         })
     }
 
-    /// Opens the stream of a request whose head is complete, unless it has to be refused or ignored.
+    /// Opens the stream of a request with a complete head, unless it has to be refused or ignored.
     fn request(
         &mut self,
         head: HeadersFrame,
@@ -178,8 +178,8 @@ impl ConnectionState {
         self.streams.holding.counts_head(&mut asked.scratch.request);
         self.input.arrives(NewStream::Request(asked));
         if is_too_large {
-            // The request gets a response, but decoding it costs more than any other request. So many such requests count like
-            // streams that we had to reset.
+            // The request gets a response, but decoding it costs more than any other request. So it counts like a stream that we
+            // had to reset.
             self.meter.reset(now)?;
         }
         Ok(())

@@ -36,7 +36,7 @@ pub struct InputState {
     pub decoder: Inspector,
     /// The header block that is not complete yet.
     pub block: Option<Block>,
-    /// The frame whose payload is being processed in pieces, if there is one.
+    /// The frame with a payload that is being processed in pieces, if there is one.
     passing: Option<Passing>,
     /// Requests that have arrived and not been started.
     arrived: VecDeque<NewStream>,
@@ -48,9 +48,9 @@ pub struct InputState {
     pub head_since: Option<Instant>,
     /// The limits for trailers, and for the bytes of heads.
     pub limits: HeadLimits,
-    /// The most bytes that a block may take from the dynamic table, which is the size of the table. A client that uses
-    /// each entry once needs no more. A client that repeated entries could make us send 64 KiB to the origin for some
-    /// thirty bytes of its own.
+    /// The most bytes that a block may take from the dynamic table. The limit equals the size of the table. A client that
+    /// uses each entry once needs no more. Without the limit, a client that repeated entries could make us send 64 KiB to
+    /// the origin for some thirty bytes of its own.
     pub repeated_limit: usize,
 }
 

@@ -259,8 +259,8 @@ impl SharedState {
         state.offer();
     }
 
-    /// Wakes streams whose small window updates were held back, once it is time. Returns the time for the next call, if any
-    /// updates are still held back.
+    /// Wakes streams with small window updates that were held back, once it is time. Returns the time for the next
+    /// call, if any updates are still held back.
     pub fn release_openings(&self, now: Instant) -> Option<Instant> {
         self.0.lock().release_openings(now)
     }

@@ -35,8 +35,8 @@ pub struct ReceiveWindow {
     size: u32,
     /// The amount that the peer may still send.
     left: i64,
-    /// The amount used up since the last update. After the window has shrunk it may be below 0: this much is not
-    /// returned to the peer.
+    /// The amount used up since the last update. After the window has shrunk, it may be negative: the next bytes that are
+    /// used up are then not returned to the peer, until it is 0 again.
     used: i64,
     /// The amount to be used up before the next update.
     step: i64,
@@ -267,8 +267,8 @@ impl Streams {
         true
     }
 
-    /// The answer to the PING of a round trip has come. Returns the streams, or 0 for the connection, whose windows are
-    /// larger now, and by how much.
+    /// Called when the answer to the PING of a round trip has come. Returns the windows that are larger now: the number of
+    /// the stream, or 0 for the connection, and the growth in bytes.
     pub(super) fn is_measured(&mut self, now: Instant) -> Vec<(u32, u32)> {
         let mut told = Vec::new();
         let Some(since) = self.growth.since.take() else { return told };

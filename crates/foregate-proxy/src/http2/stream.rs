@@ -225,8 +225,8 @@ impl ClientStream {
         streams.entry(self.id).is_some_and(|entry| entry.body.len() + self.data().len() > base)
     }
 
-    /// The last progress of the connection, if the stream waits for that and not for its own
-    /// window.
+    /// The time of the connection's last progress, if the stream waits for the connection. `None` if it
+    /// waits only for its own window.
     pub fn left_at(&self) -> Option<Instant> {
         if self.awaits_room { self.shared.0.lock().output.left_at } else { None }
     }

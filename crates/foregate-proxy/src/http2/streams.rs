@@ -20,10 +20,11 @@ use crate::transport::outcome::LinkError;
 /// The most streams that are remembered after we have reset them. The client may have sent further frames for them
 /// before it learned of the reset.
 const RESET: usize = 1024;
-/// The number of the last opened streams that are remembered. If such a stream is closed, a frame for it is late; a
-/// frame for any other old stream is a protocol error.
+/// The number of the last opened streams that are remembered. If such a stream is closed, a frame for it counts as
+/// late. A frame for any other old stream is a protocol error.
 const RECENT: usize = 128;
-/// The limit on all streams, including finished ones whose tasks still run, as a multiple of the limit on open ones.
+/// The limit on all streams, including finished ones with tasks that still run, as a multiple of the limit on open
+/// ones.
 const LINGERING: usize = 2;
 
 /// Beyond this many unread bytes of a body, the memory for them no longer doubles when it grows.
@@ -382,7 +383,7 @@ impl Streams {
         self.reset.contains(&stream)
     }
 
-    /// Removes a stream whose task has ended.
+    /// Removes a stream after the end of its task.
     pub fn remove(&mut self, stream: u32) -> Option<StreamEntry> {
         let entry = self.entries.remove(&stream)?;
         self.end_growth(&entry.received);

@@ -1,8 +1,8 @@
 //! The accounts of clients, on which requests hold memory, places and descriptors.
 //!
-//! Every bounded resource that a request makes the process hold is taken on an [`Account`]. There
+//! Every bounded resource that a request makes the process hold is charged to an [`Account`]. There
 //! is no way to take memory of a [`Budget`](crate::limits::budget::Budget) or a place of [`Places`]
-//! without one, so that code that forgets the client does not compile.
+//! without an account, so code that does not name the client does not compile.
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
@@ -54,9 +54,9 @@ impl Ledger {
         self.0.read(account, |held| *held).unwrap_or(0)
     }
 
-    /// Changes a part of the amount that an account holds from `from` to `to`, if `may` returns true. `may` gets the
-    /// rest of the amount that the client holds. It runs while the client's entry is locked, so that its own accounting
-    /// stays consistent with the entry.
+    /// Replaces `from` by `to` in the amount that an account holds, if `may` returns true. `may` gets the rest of the
+    /// amount that the client holds. `may` runs while the client's entry is locked, so that it can change other counts
+    /// together with the entry.
     pub fn change(&self, account: Account, from: usize, to: usize, may: impl FnOnce(usize) -> bool) -> bool {
         if !account.is_client() {
             return may(0);

@@ -13,11 +13,11 @@ const WINDOW: Duration = Duration::from_millis(100);
 const WINDOW_ANSWERS: usize = 10;
 /// The most latencies of a window that are kept. Later latencies of the window are ignored.
 const WINDOW_MOST: usize = 256;
-/// The latency without load is the least median in the present period of this length and the one before.
+/// The length of a period. The latency without load is the least median in the present and the previous period.
 const PERIOD: Duration = Duration::from_secs(30);
 /// Latencies up to this multiple of the latency without load are normal.
 const TOLERANCE: f64 = 1.5;
-/// The fraction of the difference between the old and the new bound that one decision applies.
+/// A decision moves the bound by this fraction of its distance from the newly computed bound.
 const STEP: f64 = 0.3;
 /// The factor by which the bound is reduced if at least a tenth of the attempts in a window failed.
 const BACKOFF: f64 = 0.7;

@@ -33,7 +33,8 @@ pub struct Budget {
     pub refused: Counter,
 }
 
-/// The share of the budget that one body holds, on the account of its client. It is given back when it is dropped.
+/// The share of the budget that one body holds, on the account of its client. Dropping this value returns the share to
+/// the budget.
 #[derive(Debug)]
 pub struct BudgetShare {
     budget: Arc<Budget>,
@@ -94,7 +95,7 @@ impl Budget {
         self.is_held(account, 4)
     }
 
-    /// Returns true if more than one part in `parts` is held of the whole budget, or of this client's part.
+    /// Returns true if more than `1 / parts` of the whole budget is held, or more than `1 / parts` of this client's part.
     fn is_held(&self, account: Account, parts: usize) -> bool {
         let (held, limit) = (self.held(), self.limit.load(Ordering::Relaxed));
         let own = part(limit, self.per_client()) / parts;

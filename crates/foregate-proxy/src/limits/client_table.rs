@@ -1,5 +1,5 @@
-//! A table of clients and of the resources that each of them holds. The same type counts connections with their memory, amounts of a budget, places
-//! and pieces of work.
+//! A table of clients and of the resources that each of them holds. The same type counts connections and their
+//! memory, parts of a memory budget, requests in flight, temporary files, and jobs for other threads.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -89,7 +89,8 @@ impl Holdings {
     }
 
     /// Returns true if a connection with this much memory has to end, because the client has to release memory. Connections
-    /// with less than half the client's average stay: the others hold at least half of its memory.
+    /// with less than half the client's average stay, because the client's other connections hold at least half of
+    /// its memory.
     pub fn takes_back(&self, held: impl FnOnce() -> usize) -> bool {
         if self.owed.load(Ordering::Relaxed) == 0 {
             return false;
@@ -187,8 +188,8 @@ impl Registry {
         held.flatten()
     }
 
-    /// Sets whether connections that end keep their ordinary time limits. If they do, idle connections are not closed
-    /// early, so that no request can cross with the close.
+    /// Sets whether connections that end keep their ordinary time limits. If they do, idle connections are not
+    /// closed early, so that no client sends a request on a connection that is just being closed.
     pub fn be_gentle(&self, gentle: bool) {
         self.gentle.store(gentle, Ordering::SeqCst);
     }
@@ -379,8 +380,8 @@ impl RegisteredConnection {
         self.entry.ending.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if the connection should end gracefully. Otherwise the task is woken when it should, or when it has to
-    /// check again.
+    /// Returns true if the connection should end gracefully. Otherwise the task is woken when the connection
+    /// should end, or when the task has to check again.
     pub fn poll_told(&self, cx: &mut Context<'_>) -> bool {
         let mut waker = self.entry.waker.lock();
         match &mut *waker {

@@ -1,5 +1,5 @@
-//! The descriptors used by sockets of clients and origins and by temporary files, so that some
-//! remain for other uses.
+//! Counts the descriptors of sockets to clients and origins and of temporary files, so that some
+//! descriptors remain for other uses.
 //!
 //! A place is taken before a descriptor is opened: a thousand concurrent connects must not
 //! all have found the last descriptor free.
@@ -17,15 +17,16 @@ use crate::limits::clients::Holdings;
 /// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs
 /// and configuration files.
 pub const RESERVE: usize = 64;
-/// Clients leave one part in this many of the descriptors to origins, and origins as many to clients. So a site with
-/// hanging origins cannot keep out the clients of other sites, and idle clients cannot take the connections to origins.
+/// Connections of clients leave one part in this many of the descriptors to connections to origins, and
+/// connections to origins leave as many to clients. So a site with hanging origins cannot keep out the clients
+/// of other sites, and idle clients cannot prevent connections to origins.
 const FOR_THE_OTHER_SIDE: usize = 8;
 /// Temporary files leave one part in this many of the descriptors to connections. A file is in use until a
 /// connection has moved its contents, so without connections no file would ever be closed.
 const NOT_FOR_FILES: usize = 4;
 
-/// The number of connections to origins that may always serve one client, however few are left for others. A page
-/// may need as many at once.
+/// The number of connections to origins that may always serve one client, however few are left for others. A
+/// single page may need this many at once.
 const FEW: usize = 64;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -42,9 +43,9 @@ const OPEN_FILES_MOST: usize = 1024;
 static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Reads the limit of descriptors, and the number that listeners, logs and the like have open: to
-/// be called when these have changed. The reserve is for them; if they use more than half of it, it
-/// grows.
+/// Reads the limit on descriptors, and counts those of listeners, logs and the like. To be called
+/// when the limit or this number has changed. The descriptors of listeners and logs come from the
+/// reserve. If they use more than half of the reserve, the reserve grows.
 pub fn look() {
     let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
     // Without /proc, the number of open descriptors is unknown, and the reserve does not grow.

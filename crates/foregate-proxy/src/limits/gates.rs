@@ -220,8 +220,8 @@ impl GateState {
         ticket
     }
 
-    /// Removes the last waiter of the client with the most waiters, if `account` would have fewer even with one more. So no
-    /// client can fill the queue alone.
+    /// Removes the last waiter of the client with the most waiters, if `account` with one more waiter would still
+    /// have fewer than that client. So no client can fill the queue alone.
     fn evict_for(&mut self, account: Account) -> Option<oneshot::Sender<RequestPass>> {
         let own = self.lanes.get(&account).map_or(0, |lane| lane.waiters.len());
         let (most, other) = *self.by_length.last()?;
@@ -260,7 +260,8 @@ impl GateState {
 }
 
 impl GatePlace {
-    /// Waits for the request's turn. Returns `None` if the place went to a client with fewer waiters.
+    /// Waits for the request's turn. Returns `None` if a client with fewer waiters has got the request's place in
+    /// the queue.
     pub async fn turn(&mut self) -> Option<RequestPass> {
         (&mut self.pass).await.ok()
     }

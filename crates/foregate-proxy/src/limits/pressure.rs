@@ -24,8 +24,8 @@ use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
 use crate::limits::clients::{Holdings, Registry};
 use crate::time::notices::Notices;
 
-/// A thread reports its balance once it is at least this many bytes: several of the largest buffers,
-/// which come and go with each piece of a large body.
+/// A thread reports its balance once the balance is at least this many bytes. This is the size of
+/// several of the largest buffers, which are taken and freed with each piece of a large body.
 const LUMP: isize = 256 * 1024;
 /// The level at which each stage begins, percent of the limit.
 const BEGINS: [usize; 3] = [50, 75, 100];
@@ -58,17 +58,20 @@ const LARGEST_HEAD: usize = 256;
 /// are refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_SHORT: Duration = Duration::from_millis(50);
-/// A client that holds less than one part in this many of the limit is left alone. Larger holders
-/// get no further requests from the first stage on, if they hold more than is left below the second
-/// stage. From the second stage on, connections with unread bodies or with clients that do not read
-/// are ended, largest holders first, until the stage is over: requests admitted earlier may still
-/// grow by their windows.
+/// A client that holds less than one part in this many of the limit is left alone. For clients that
+/// hold more:
+///
+/// - From the first stage on, requests of a client are refused if it holds more memory than is left
+///   below the second stage.
+/// - From the second stage on, connections with unread bodies, and those with clients that do not
+///   read, are ended until the stage is over. The clients that hold the most come first. Refusing
+///   requests is not enough, because requests admitted earlier may still grow by their windows.
 const LARGE_HOLDER: usize = 64;
 
 /// The names of the stages in metrics.
 pub const STAGES: [&str; 3] = ["keep_alive", "requests", "connections"];
 
-/// Idle connections that ended for lack of memory, and HTTP/2 connections that got GOAWAY for it.
+/// The idle connections that ended, and the HTTP/2 connections that got GOAWAY, for lack of memory.
 pub static DRAINED: Counter = Counter::new();
 /// Requests that were refused.
 pub static REFUSED_REQUESTS: Counter = Counter::new();

@@ -29,8 +29,8 @@ use crate::time::notices::Notices;
 
 /// The size of a write or read, bytes. A body that moves slowly holds no more memory than this.
 pub const PIECE: usize = 64 * 1024;
-/// A body of which no step reads more than this many bytes is never put into a file: if there is no
-/// memory for it, the request is answered with 503.
+/// If no step reads more than this many bytes of a body, the body is never put into a file. If there
+/// is no memory for the body, the request is answered with 503.
 pub const SHORT: usize = 128 * 1024;
 /// The most reads and writes at a time, of all files together; others wait for their turn.
 const TURNS: usize = 16;
@@ -166,9 +166,9 @@ impl Default for Spools {
     }
 }
 
-/// Runs an operation that may block on a thread for blocking work, once it has a turn. The turn lasts
-/// until the operation is over, also if nobody waits for it any more. Clients take turns, so that the
-/// files of one client do not delay those of others.
+/// Runs a blocking operation on a thread for such work, once the operation has its turn. The turn lasts
+/// until the operation is over, also if nobody waits for the operation any more. Clients take turns, so
+/// that the files of one client do not delay those of others.
 #[expect(
     clippy::disallowed_methods,
     reason = "as many are under way as there are turns; others wait here, each for its own"
@@ -191,8 +191,8 @@ async fn in_turn<T: Send + 'static>(
 }
 
 impl Drop for Spool {
-    /// The system frees the space of a file when the file is closed, which takes milliseconds for a
-    /// long one. The space counts until then.
+    /// The system frees the space of a file while it closes the file, which takes milliseconds for a
+    /// long file. The space counts until the file is closed.
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         let none = self.of.budget.share(self.account);

@@ -36,7 +36,7 @@ pub struct AheadFiles {
 type Written = (Result<Arc<Spool>, SpoolError>, Vec<u8>);
 type Writing = Pin<Box<dyn Future<Output = Written> + Send + Sync>>;
 
-/// The link of an origin whose response is received ahead of the client.
+/// The link of an origin with a response that is received ahead of the client.
 ///
 /// The client gets bytes in this order: those in the file, those being written to it, those in memory, then those of
 /// the origin.
@@ -279,7 +279,8 @@ impl AheadLink {
         self.trailers = HeaderList::new();
     }
 
-    /// Passes data to the origin, whose request is already complete when its response is received ahead.
+    /// Passes data to the origin. Usually there is none, because the request is complete before its
+    /// response is received ahead.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         self.origin
             .as_mut()

@@ -63,8 +63,8 @@ pub struct BodyCopy {
     pub sent: u64,
     /// The most that may be moved.
     pub limit: u64,
-    /// Bytes kept for another attempt, and their limit; `None` once more than the limit was moved. Those
-    /// that the present sink has not received yet are sent before anything else.
+    /// Bytes kept for another attempt, and their limit; `None` once more than the limit was moved. Kept
+    /// bytes that the present sink has not received yet are sent before anything else.
     pub kept: Option<KeptStart>,
     /// The trailers with an underscore in their name that are forwarded.
     pub underscores: Underscores,
@@ -73,7 +73,7 @@ pub struct BodyCopy {
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
     /// Bytes that were taken from the source earlier and are sent first. Bytes in memory count as
-    /// moved when they are sent, those in a temporary file count already.
+    /// moved when they are sent. Bytes in a temporary file have been counted already.
     pub front: Option<Front>,
     /// Observes the bytes that the sink takes.
     pub seen: Option<Box<SeenBody>>,
@@ -199,7 +199,7 @@ impl BodyCopy {
 
     /// The filters, unless the rest of the body bypasses them.
     fn filtering(&mut self) -> Option<&mut Filter> {
-        // The filters get either all of `front` or nothing of it, also if they are over in the middle.
+        // The filters get either all of `front` or none of it, even if they need no more bytes in the middle of it.
         let front = self.front.is_some();
         self.filter.as_deref_mut().filter(|filter| front || !filter.is_over())
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use foregate_wire::{HeaderList, NameId};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The largest list, in bytes, whose values share one allocation. In a larger list each value has its
+/// The largest list, in bytes, with values that share one allocation. In a larger list each value has its
 /// own, because `h2` keeps some values for its compression, and each would keep the whole allocation
 /// alive.
 const SHARED: usize = 2 * 1024;

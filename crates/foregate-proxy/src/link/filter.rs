@@ -59,8 +59,8 @@ pub struct Faults {
 
 /// The capacity that an empty output buffer keeps, and the amount gathered at first, bytes.
 const FILTER_KEPT: usize = buffer_size::SMALL;
-/// The amount gathered once [`FILTER_KEPT`] was too little, bytes. Larger pieces wake the receiver
-/// less often.
+/// The amount of output, in bytes, that is gathered after [`FILTER_KEPT`] has proved too little.
+/// Larger pieces wake the receiver less often.
 const FILTER_LARGE: usize = buffer_size::LARGE;
 
 impl Filter {
@@ -96,8 +96,8 @@ impl Filter {
     }
 
     /// Filters a piece of a body that is completely available; `last` is true for the last piece.
-    /// Returns the fetch that a filter waits for: after its answer the caller calls this again without a
-    /// piece, until `None` is returned.
+    /// Returns the fetch that a filter waits for. After the answer to this fetch, the caller calls this
+    /// again without a piece, until `None` is returned.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Filter {
         Ok(self.chain.question())
     }
 
-    /// The name of the step whose filter waits for a fetch.
+    /// The name of the step with the filter that waits for a fetch.
     pub fn asking(&self) -> &'static str {
         self.chain.asking().unwrap_or_default()
     }
@@ -228,8 +228,8 @@ impl Filter {
 
     /// Runs the filters, and records failures.
     fn run(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
-        // Sent bytes must not pile up if output is never sent completely, as with a window that
-        // opens bit by bit.
+        // Bytes that were sent must not pile up in the buffer while some output is always pending,
+        // as with a window that opens bit by bit.
         if self.sent > 0 && self.sent >= self.pending().len() {
             self.out.drain(..self.sent);
             self.sent = 0;
@@ -263,8 +263,8 @@ impl Filter {
         }
     }
 
-    /// Updates the share to the held memory. If there is not enough, the filter that holds the most
-    /// memory gives up.
+    /// Updates the share to the memory that the filters hold. If there is not enough memory, the filter
+    /// that holds the most gives up.
     fn account(&mut self) -> Result<(), CopyError> {
         if self.share.hold(self.chain.held() + self.out.capacity()) {
             return Ok(());

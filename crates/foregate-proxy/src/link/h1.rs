@@ -22,8 +22,8 @@ use crate::transport::stream::{IdleState, Stream, poll_write_both};
 
 /// The most bytes of a head that are read, regardless of the limits.
 const MOST_OF_A_HEAD: usize = 128 * 1024;
-/// Pieces of a body up to this size are copied after pending output, so that a head and a small
-/// body leave in one system call; larger ones are written in place.
+/// Pieces of a body up to this size are copied behind pending output, so that a head and a small
+/// body leave in one system call. Larger pieces are written without a copy.
 const COPY_AT_MOST: usize = 4 * 1024;
 /// The pending output that triggers a write, in bytes.
 const WAIT_AT_MOST: usize = 16 * 1024;

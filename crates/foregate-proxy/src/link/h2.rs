@@ -27,7 +27,8 @@ pub struct H2Link {
     /// Input that follows `chunk`, joined from many small frames.
     gathered: Vec<u8>,
     turn: Turn,
-    /// Set if the message has no body, so that bytes that arrive are refused; the reason why it has none.
+    /// The reason why the message has no body. It is set only if there is no body; bytes that arrive
+    /// nevertheless are refused then.
     refused: Option<Bodiless>,
     trailers: HeaderList,
     /// The memory of the trailers.
@@ -105,7 +106,8 @@ impl H2Link {
     }
 
     /// Prepares for sending the body after our head; `send` is the stream's sending half. The last byte
-    /// ends the stream if the length is known and no trailers can follow, otherwise [`Self::finish`] does.
+    /// ends the stream if the length is known and no trailers can follow. Otherwise [`Self::finish`] ends
+    /// the stream.
     pub fn begin_send(&mut self, send: Option<SendStream<Piece>>, length: BodyLength) {
         self.send = send;
         self.left = match length {
@@ -198,8 +200,8 @@ impl H2Link {
                 true
             }
             Ok(_) => false,
-            // After HEAD, `h2` checks this itself. After other heads without a body, it objects to
-            // a declared length without DATA, which is valid there.
+            // After HEAD, `h2` itself detects a body. After other heads without a body, `h2` also
+            // objects to a declared length without DATA, although this is valid there.
             Err(error) => why != Bodiless::Status && error == LinkError::Reset(Reason::PROTOCOL_ERROR),
         })
     }

@@ -1,11 +1,14 @@
 //! Passes an HTTP/2 origin's frames to `h2`, except header blocks that are malformed or too large.
 //!
-//! For some malformed fields `h2` ends the whole connection; others it drops while the response goes
-//! on, as it drops the last trailers if there are too many. So blocks are judged before `h2` sees them
-//! ([`Inspector`]). A malformed or too large block is replaced by one for which `h2` resets only the
-//! stream (RFC 9113, section 8.1.1), and which keeps its dynamic table in step with the origin's. All
-//! other frames pass unchanged and in place, except a flood of frames without progress, each of which
-//! `h2` would answer. Without I/O.
+//! For some malformed fields `h2` ends the whole connection. Other malformed fields, and the last
+//! trailers if there are too many, it drops, and the response goes on. So blocks are judged before
+//! `h2` sees them ([`Inspector`]). A malformed or too large block is replaced by a substitute:
+//!
+//! - `h2` then resets only the stream (RFC 9113, section 8.1.1);
+//! - the dynamic table of `h2` stays in step with the origin's.
+//!
+//! All other frames reach `h2` unchanged, except a flood of frames without progress, each of which
+//! `h2` would answer. This module does no I/O.
 
 mod block;
 mod doubts;
@@ -35,8 +38,8 @@ const LIST: usize = 256 * 1024;
 /// The first byte of a block that begins with `:status: 200`, as nearly all do (RFC 7541, appendix
 /// A).
 const STATUS_200: u8 = 0x88;
-/// The most CONTINUATION frames of a block that pass to `h2` unchanged. `h2` ends a connection for more
-/// than five in one block, so a block in more frames is repacked into as few as possible.
+/// The most CONTINUATION frames of a block that go to `h2` unchanged. `h2` ends a connection for more
+/// than five in one block, so a block with more frames is repacked into as few as possible.
 const CONTINUATIONS: usize = 4;
 /// The smallest growth of the memory for held input, in bytes.
 const STEP: usize = 4 * 1024;
@@ -73,7 +76,8 @@ pub struct HeadGate {
     ready: Buffer,
     /// The streams with heads that were too large.
     too_large: Vec<u32>,
-    /// The limits of heads and trailers. Of a head only its size in bytes is checked here, uncompressed.
+    /// The limits of heads and trailers. Of the limits of heads, only that on the uncompressed size in bytes is
+    /// checked here.
     limits: HeadLimits,
     /// The largest frame that the origin may send.
     frame_limit: usize,
@@ -101,7 +105,7 @@ impl OwnStreams {
         }
     }
 
-    /// The number of streams whose responses are incomplete.
+    /// The number of streams with incomplete responses.
     fn open(&self) -> usize {
         self.awaited.len()
     }
@@ -126,8 +130,8 @@ impl OwnStreams {
         stream % 2 == 1 && stream <= self.last && !self.awaits_head(stream)
     }
 
-    /// The section that this frame's block is: a head or trailers. `None` if the stream has been closed or
-    /// never existed.
+    /// The section that this frame's header block contains: a head or trailers. `None` if the stream has
+    /// been closed or never existed.
     fn section(&mut self, frame: &Frame) -> Option<Section> {
         let begun = self.awaited.iter().find(|(open, _)| *open == frame.stream);
         let section = begun.map(|(_, begun)| if *begun { Section::Trailers } else { Section::Response });
@@ -172,8 +176,8 @@ impl HeadGate {
         }
     }
 
-    /// Judges bytes that were read. Returns how many of the first ones may pass to `h2` unchanged. The
-    /// others are held, and appended to [`Self::ready`] once they have been judged.
+    /// Judges bytes that were read. Returns the number of bytes at their start that may go to `h2`
+    /// unchanged. The other bytes are held, and appended to [`Self::ready`] once they have been judged.
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
         let passed = self.let_pass(bytes);
         self.charge.set(self.held.capacity());
@@ -266,9 +270,9 @@ impl HeadGate {
         self.doubts.reset();
     }
 
-    /// The treatment of DATA without content; `None` for all other frames. `h2` would end the connection,
-    /// with the streams of many clients, after a hundred such frames in its life. Frames of invalid
-    /// streams are left to `h2`.
+    /// The treatment of DATA without content; `None` for all other frames. After a hundred such frames on
+    /// a connection, `h2` would end it with the streams of many clients. Frames of invalid streams are
+    /// left to `h2`.
     fn says_nothing(&mut self, input: &[u8], frame: &Frame) -> Option<GateAction> {
         let short = frame.kind == kind::DATA && frame.length <= MOST_PADDING && !frame.has(flag::END_STREAM);
         let is_padded = frame.has(flag::PADDED);
@@ -353,8 +357,8 @@ impl HeadGate {
         Ok(GateAction::Pass(count))
     }
 
-    /// Records a frame that passes and is not part of a header block. `was_open` is true if its stream
-    /// was open before.
+    /// Records a frame that goes to `h2` and is not part of a header block. `was_open` is true if the
+    /// frame's stream was open before.
     fn measure(&mut self, frame: &Frame, was_open: bool) -> Result<(), Reason> {
         match frame.kind {
             kind::GOAWAY => return Ok(()),
@@ -440,7 +444,7 @@ impl HeadGate {
         }
     }
 
-    /// Judges the block in these frames. Returns true if they pass; otherwise a replacement is ready.
+    /// Judges the block in these frames. Returns true if they may go to `h2`; otherwise a replacement is ready.
     fn judge(&mut self, frames: &[u8], frame: &Frame, scratch: &mut BlockScratch) -> Result<bool, Reason> {
         let (fragment, depends) = fragment(frames, frame)?;
         let BlockScratch { block, decoded } = scratch;
@@ -461,8 +465,8 @@ impl HeadGate {
                 self.streams.head_has_come(frame.stream);
             }
             // An interim response should have no Content-Length (RFC 9110, section 8.6), and `h2`
-            // would apply it to the body of the final response. Likewise for a 304 whose stream
-            // ends with a separate frame.
+            // would apply it to the body of the final response. The field is therefore removed. It is
+            // also removed from a 304 if a separate frame ends the stream.
             let has_none = |decoded: &mut Vec<u8>| {
                 inspected.is_interim()
                     || !frame.has(flag::END_STREAM)

@@ -42,7 +42,7 @@ pub enum Link {
     Client(Box<ClientStream>),
     /// A body from the cache. It only sends.
     Cached(Box<CachedLink>),
-    /// An origin whose response is received ahead of the client.
+    /// An origin with a response that is received ahead of the client.
     Ahead(Box<AheadLink>),
 }
 

@@ -38,7 +38,7 @@ impl KeptStart {
         Self { limit, ..Self::start(Arc::new(SharedStart { bytes: Vec::new(), share: Some(share) })) }
     }
 
-    /// Starts with bytes that were taken from the source earlier and not sent. No others are kept.
+    /// Starts with bytes that were taken from the source earlier and not sent. No further bytes are kept.
     pub fn start(held: Arc<SharedStart>) -> Self {
         Self { limit: held.bytes.len(), gone: 0, held }
     }
@@ -91,7 +91,7 @@ impl KeptStart {
         std::mem::replace(&mut self.held, Arc::new(SharedStart { bytes: Vec::new(), share }))
     }
 
-    /// Copies the kept bytes if steps may still read the same ones, so that they can be changed. Returns
+    /// Copies the kept bytes if steps may still read them, so that the copy can be changed. Returns
     /// false if there is no memory for `length` bytes.
     fn own(&mut self, length: usize) -> bool {
         if Arc::get_mut(&mut self.held).is_some() {

@@ -25,8 +25,8 @@ pub struct Sweep {
 /// The message that the fields of a [`Sweep`] belong to.
 pub enum Of {
     /// The trailers of a request. Holds the field names of its head, each with a line end. Trailers with
-    /// these names are removed: an origin may merge trailers into the head's fields (RFC 9110, section
-    /// 6.5.1), which steps may have set or checked.
+    /// these names are removed. Otherwise an origin could merge them into fields of the head that steps
+    /// have set or checked (RFC 9110, section 6.5.1).
     Request(Vec<u8>),
     /// The trailers of a response, and interim responses.
     Response,
@@ -43,8 +43,8 @@ impl Of {
 }
 
 impl Sweep {
-    /// Removes the fields that a step rejects, and trailers of a request whose names are in its head or
-    /// reserved by modules. If a step panics, all fields are removed.
+    /// Removes the fields that a step rejects. For a request, also removes trailers with names that are in
+    /// its head or reserved by modules. If a step panics, all fields are removed.
     pub fn clean(&self, swept: Swept, fields: &mut HeaderList) {
         let steps = self.of.steps(&self.plan).iter().enumerate();
         let steps = || steps.clone().filter(|(number, _)| !self.left_out.contains(*number));

@@ -1,8 +1,8 @@
 //! Unread bodies of an HTTP/2 origin connection.
 //!
-//! Windows bound the bytes, but not the number of frames: each waiting frame takes memory in `h2`, so
-//! frames of one byte cost hundreds of bytes each. So both are counted for each stream, and a stream
-//! with many waiting frames takes them out of `h2` and joins their bytes.
+//! Windows bound the bytes of bodies, but not the number of their frames. Each waiting frame takes
+//! memory in `h2`: a frame of one byte costs hundreds of bytes. So bytes and frames are counted for
+//! each stream, and a stream with many waiting frames takes them out of `h2` and joins their bytes.
 
 use std::collections::HashMap;
 use std::task::Waker;
@@ -32,8 +32,8 @@ struct UnreadStreams {
     bytes: usize,
     frames: usize,
     trailers: usize,
-    /// The approximate memory of all unread input. It is updated with each input and each read, since
-    /// nothing else happens on a silent connection.
+    /// The approximate memory of all unread input. Each input and each read updates it, because on a
+    /// silent connection no other event could.
     charge: Charge,
 }
 
@@ -113,7 +113,7 @@ impl Unread {
     }
 
     /// Returns true if so many frames wait for a stream that they should be joined. If not,
-    /// `reader` is woken when they do.
+    /// `reader` is woken when there are that many.
     pub(super) fn is_many(&self, stream: u32, reader: &Waker) -> bool {
         let mut streams = self.0.lock();
         let Some(waiting) = streams.streams.get_mut(&stream) else { return false };

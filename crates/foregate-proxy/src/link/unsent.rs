@@ -1,8 +1,8 @@
 //! Pending output of an HTTP/2 origin connection.
 //!
-//! The library `h2` buffers tens of kilobytes of each body. An origin that opens its
-//! windows and does not read could make us buffer that for a hundred requests. So all pending output
-//! is counted as memory, and streams wait once that of their connection exceeds a bound.
+//! The library `h2` buffers tens of kilobytes of each body. An origin that opens its windows and does
+//! not read could make us buffer this much for each of a hundred requests. So all pending output is
+//! counted as memory. Once the pending output of a connection exceeds a bound, its streams wait.
 //!
 //! Each [`Piece`] of DATA counts until `h2` drops it. Heads and trailers count until their frames
 //! have been written.
@@ -31,8 +31,8 @@ const TURN: usize = 16 * 1024;
 /// The factor by which a starting stream may exceed the bound: small bodies need not wait behind
 /// large ones that take turns.
 const BEGINNING: usize = 2;
-/// Once at most one part in this many of the bound is used, all waiters are woken, because those woken
-/// one by one have not used all the room.
+/// Once at most one part in this many of the bound is used, all waiters are woken. The waiters that were
+/// woken one by one have then left most of the room unused.
 const LITTLE: usize = 8;
 
 /// The pending output of one connection.
@@ -57,7 +57,7 @@ struct RoomWaiters {
 struct Heads {
     /// The stream and size of each, in the order in which they were passed to `h2`.
     queued: VecDeque<(u32, usize)>,
-    /// Streams whose heads were written before they were counted.
+    /// Streams with heads that were written before they were counted.
     early: Vec<u32>,
     bytes: usize,
     charge: Charge,

@@ -189,7 +189,7 @@ impl Request {
         matches!(self.head.method, Method::Get | Method::Head) && self.head.headers.contains(NameId::Range)
     }
 
-    /// Returns true if the request asks for a tunnel: the bytes after the heads are not HTTP if the origin agrees.
+    /// Returns true if the request asks for a tunnel. If the origin agrees, the bytes after the heads are not HTTP.
     pub fn opens_tunnel(&self) -> bool {
         self.upgrade.is_some() || self.head.method == Method::Connect
     }
@@ -228,7 +228,7 @@ impl Request {
         copy
     }
 
-    /// A copy with the fields that the request has now, for another origin, with a body of this length.
+    /// A copy of the request for another origin, with the present fields and a body of this length.
     pub fn as_sent(&self, length: BodyLength) -> Self {
         let mut copy = self.for_fetch();
         copy.length = length;
@@ -305,7 +305,8 @@ impl Request {
     pub fn put_away(&mut self) {
         self.clear();
         self.shrink();
-        // A remembered head or host is recognised faster, which would reveal the requests of the last client to the next.
+        // A remembered head or host is recognised faster. From the speed, the next client could learn about the
+        // requests of the last client.
         self.head.forget();
         self.authority.forget();
         self.charge.set(0);

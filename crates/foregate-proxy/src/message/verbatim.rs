@@ -21,8 +21,8 @@ const FRAMING: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
 
 /// Returns true if every server reads the same message from the bytes of this head as the strict
 /// parser: the length is stated once, there is no other spelling of a framing field, and `Connection`
-/// does not make the next hop drop one. `Upgrade` must not offer HTTP itself, because the proxy could
-/// not see requests after such a switch.
+/// does not make the next hop drop a framing field. `Upgrade` must not offer HTTP itself, because the
+/// proxy could not see requests after such a switch.
 pub fn is_safe(head: &RequestHead, length: BodyLength) -> bool {
     let headers = &head.headers;
     let count = |id| headers.count(id);

@@ -1,6 +1,6 @@
-//! The last good addresses of names and servers of services, for a process that takes over. It uses them while its own
-//! lookups fail, and no request waits for a first lookup. The format is JSON: unknown fields are skipped, missing ones
-//! have their defaults.
+//! The last good addresses of names and servers of services, for a process that takes over. That process uses
+//! them while its own lookups fail, and its requests do not wait for a first lookup. The format is JSON:
+//! unknown fields are skipped, missing ones have their defaults.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,8 @@ use super::schedule::Schedule;
 use super::services::ServiceSchedule;
 use super::{NameKey, Resolver, ServiceServer};
 
-/// The most names, and the most services, that are passed to another process. It looks up the others itself.
+/// The most names, and the most services, that are passed to another process. That process looks up further
+/// ones itself.
 const NAMES_MOST: usize = 20_000;
 
 /// The schedules of names and services that come from another process.
@@ -25,7 +26,8 @@ pub(super) struct InheritedNames {
 }
 
 impl InheritedNames {
-    /// Takes the schedule of a name, and true if its addresses are complete. Returns a new schedule if nothing is known.
+    /// Removes and returns the schedule of a name, or a new one if nothing is known. The second value is true if
+    /// the addresses are complete.
     pub(super) fn take_name(&mut self, key: &NameKey) -> (Schedule, bool) {
         self.names.remove(key).unwrap_or_default()
     }

@@ -181,8 +181,8 @@ pub enum NameserverReply {
     Addresses(Vec<IpAddr>, u32),
     /// The servers of the service, and the number of seconds for which the records are valid.
     Targets(Vec<Target>, u32),
-    /// The name is an alias, and the answer has no records of the name that it leads to, which is returned
-    /// with the number of seconds for which the alias is valid.
+    /// The name is an alias, and the answer has no records of the target. This value has the target, and
+    /// the number of seconds for which the alias is valid.
     Alias(Name, u32),
     /// The name has no record of this type.
     NoRecord,

@@ -11,7 +11,7 @@ pub const TTL_MAX: Duration = Duration::from_secs(300);
 /// How long addresses are used after the last successful lookup, while further lookups fail.
 pub const LAST_GOOD: Duration = Duration::from_secs(3600);
 /// The number of answers in a row that have to say that a name has no address, before its known
-/// addresses are dropped. A single one may come from a nameserver that has just started.
+/// addresses are dropped. A single such answer may come from a nameserver that has just started.
 pub const ABSENCES: u32 = 3;
 /// The wait between the lookups that confirm that a name has no address any more.
 pub const CONFIRM_AFTER: Duration = Duration::from_secs(5);

@@ -16,7 +16,8 @@ use super::schedule::{ABSENCES, Absence, CONFIRM_AFTER, LAST_GOOD, TTL_MAX, TTL_
 use super::{AGAIN_AFTER, AddressSource, NameKey, Trouble, watch_files};
 use crate::random;
 
-/// The most servers of a service that are used; those with the highest priority numbers are ignored.
+/// The most servers of a service that are used. If there are more, those with the highest priority numbers are
+/// ignored.
 const SERVERS_LIMIT: usize = 128;
 
 /// The outcome of a lookup.

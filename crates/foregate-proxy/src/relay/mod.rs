@@ -1,10 +1,10 @@
-//! Relays: bytes both ways between two streams, until both directions have ended, a stream fails,
-//! or nothing moves any more.
+//! A relay moves bytes both ways between two streams, until both directions have ended, a stream
+//! fails, or nothing moves any more.
 //!
 //! A relay knows nothing of HTTP. Its ends are streams behind [`RelayEnd`]; tunnels (CONNECT,
-//! upgrades, extended CONNECT) use it with the links of an exchange. All bytes of a direction pass
-//! [`Way::poll`]: a way that moves them inside the kernel (`splice`), where both ends are plain
-//! sockets, belongs next to it.
+//! upgrades, extended CONNECT) use it with the links of an exchange. [`Way::poll`] moves all bytes of
+//! a direction. Code that moves bytes between two plain sockets inside the kernel (`splice`) would
+//! belong next to it.
 
 mod link_end;
 #[cfg(test)]
@@ -49,7 +49,7 @@ pub trait RelayEnd {
     /// Ready once the stream has failed. For phases in which nothing is received from it.
     fn poll_failed(&mut self, cx: &mut Context<'_>) -> Poll<Self::Error>;
 
-    /// Called while the other end takes nothing: bytes that arrive in the meantime should take little
+    /// Called while the other end accepts nothing. This end should then keep arriving bytes in little
     /// memory.
     fn hold(&mut self, cx: &mut Context<'_>);
 
@@ -123,7 +123,7 @@ impl Relay {
     /// Moves bytes until both directions have ended.
     ///
     /// Once the near peer has received everything from the far peer, bytes in the other direction are
-    /// irrelevant: a failure of the far side ends the relay without an error then.
+    /// irrelevant. From then on, a failure of the far side ends the relay without an error.
     ///
     /// # Errors
     ///
@@ -197,8 +197,8 @@ impl Relay {
     /// The time at which the relay ends if nothing moves, and the fault that it then ends with.
     fn deadline<E>(&self) -> (Instant, RelayFault<E>) {
         let RelayTimes { idle, near_takes, far_takes } = self.times;
-        // A far peer that has ended its direction may still read, or may be gone. Only sending to it can
-        // tell, so it gets less idle time.
+        // A far peer that has ended its direction may still read, or may be gone. Only sending to it
+        // shows which of the two is the case, so the idle time is shorter.
         let idle = if self.down.is_shut() { idle.min(far_takes) } else { idle };
         let mut first = (self.up.moved_at().max(self.down.moved_at()) + idle, RelayFault::Idle);
         for (way, limit, side) in

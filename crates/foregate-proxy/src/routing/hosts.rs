@@ -222,12 +222,14 @@ impl HostTable {
         own.or_else(|| self.find(name, kind, EVERYWHERE, |_| {}))
     }
 
-    /// The existing pattern with this name and kind for exactly this listener, or for exactly all.
+    /// The existing pattern with this name and kind for this listener; with [`EVERYWHERE`], the one for all
+    /// listeners.
     pub(super) fn rival(&self, name: &str, below: bool, listener: u16) -> Option<HostId> {
         self.find(name.as_bytes(), if below { BELOW } else { 0 }, listener, |_| {})
     }
 
-    /// No entry is added any more: moves the tables to pages of their own, and frees the memory that growing has left over.
+    /// Moves the tables to pages of their own, and frees the memory that growing has left over. To be called after
+    /// the last entry was added.
     pub(super) fn settle(&mut self) {
         self.entries.settle();
         self.slots.settle();

@@ -3,8 +3,8 @@
 //! Sites are found by a hash table over whole hosts, and by one look for each depth at which there
 //! are wildcards; routes by a compiled matcher. The cost of a lookup depends on the length of the
 //! host and of the path, not on the number of sites or routes, and it waits for memory as rarely as
-//! possible: see `hosts.rs` and `routes.rs`. Sites with equal routes share them, and sites with equal
-//! options share these.
+//! possible: see `hosts.rs` and `routes.rs`. Equal routes, and equal options, of several sites are
+//! stored only once.
 
 mod conditional;
 mod host;
@@ -124,9 +124,9 @@ impl SiteTable {
         &self.sites[self.hosts.entry(id).site as usize]
     }
 
-    /// The route of a pattern's site for a normalised path: an exact pattern first, then the first
-    /// pattern with wildcards of the file. A path that does not start with a slash (`*`, or the
-    /// empty one of CONNECT) is matched only by `/**`.
+    /// The route of a pattern's site for a normalised path. A pattern without wildcards has precedence,
+    /// then the first pattern in the file that has wildcards. A path that does not start with a slash
+    /// (`*`, or the empty one of CONNECT) is matched only by `/**`.
     #[inline]
     pub fn route(&self, id: HostId, path: &[u8]) -> Option<&Arc<Route>> {
         self.routes.find(self.hosts.entry(id).routes, path)
@@ -173,7 +173,7 @@ impl SiteTable {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// See [`readings`](Self::readings).
     pub fn readings_if(
         &self,
         id: HostId,
@@ -192,12 +192,12 @@ impl SiteTable {
         other_readings(path, slashes, same).map(Some).ok_or(Ambiguous)
     }
 
-    /// Other paths that a server may read from a normalised path, if they could lead to another route:
+    /// The other paths that a server may take a normalised path for, if these could lead to another route:
     /// see [`other_readings`] and [`SiteOptions::forward_ambiguous`].
     ///
     /// # Errors
     ///
-    /// The path has to be refused, because some servers may read it as a path of another route.
+    /// The path has to be refused, because some servers may take it for a path of another route.
     #[inline]
     pub fn readings(&self, id: HostId, path: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Ambiguous> {
         let entry = self.hosts.entry(id);
@@ -254,7 +254,8 @@ impl SiteTable {
     /// Prepares the table for requests: moves it to its final place in memory, counts the requests of its sites in `metrics`
     /// from now on, and shows no other sites there.
     pub fn count_in(&mut self, metrics: &Metrics) {
-        // Not while it is built: then the text and the tree of the configuration are in memory as well.
+        // The table is not moved earlier, while it is built, because the text and the tree of the
+        // configuration are in memory at that time as well.
         self.hosts.settle();
         let names = self.sites.iter().map(|site| &site.name);
         let (counters, of_sites) = metrics.set_sites(names);
@@ -352,7 +353,7 @@ pub struct DuplicateHost {
     pub site: usize,
 }
 
-/// Builds a [`SiteTable`]; equal patterns, routes, route sets and options become one in memory.
+/// Builds a [`SiteTable`]. Of equal patterns, routes, route sets and options, it stores only one.
 #[derive(Debug, Default)]
 pub struct SiteTableBuilder {
     hosts: HostTable,
@@ -389,7 +390,7 @@ impl SiteTableBuilder {
     ///
     /// # Errors
     ///
-    /// Returns every route that is unreachable because of an earlier route, or one with the same pattern.
+    /// Returns every route that is unreachable because of an earlier route or of one with the same pattern.
     pub fn route_set(&mut self, routes: Vec<(PathPattern, RouteId)>) -> Result<Routes, Vec<Unreachable>> {
         self.routes.all_of(routes).map(|(set, conditional)| Routes { set, conditional })
     }

@@ -20,9 +20,9 @@ const NONE: u32 = u32::MAX;
 
 /// A pattern for the paths of a route.
 ///
-/// - `/a/b` takes exactly that path;
-/// - `*` in place of a segment takes any one segment that is not empty: `/users/*/posts`;
-/// - `/**` at the end takes the rest, however deep: `/static/**` takes `/static`, `/static/` and
+/// - `/a/b` matches exactly that path;
+/// - `*` in place of a segment matches any one segment that is not empty: `/users/*/posts`;
+/// - `/**` at the end matches the rest, however deep: `/static/**` matches `/static`, `/static/` and
 ///   everything below.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathPattern(Arc<str>);

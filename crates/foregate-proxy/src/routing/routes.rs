@@ -100,7 +100,7 @@ impl RouteTable {
     /// Makes the processor fetch a set that will be needed, without waiting for it.
     #[inline]
     pub(super) fn fetch(&self, set: RouteSet) {
-        // Safe code has no prefetch, but a load whose value is not used delays nothing.
+        // Safe code has no prefetch, but a load with an unused value delays nothing.
         let at = set.0 as usize;
         for at in [at, at + CACHE_LINE] {
             std::hint::black_box(self.sets.get(at).copied());
@@ -193,8 +193,8 @@ impl PathPattern {
     }
 }
 
-/// Returns true if `earlier` makes `later` unreachable, because it matches all its paths. Patterns without
-/// wildcards are tried before all others.
+/// Returns true if `earlier` makes `later` unreachable, because `earlier` matches all paths of `later`.
+/// Patterns without wildcards are tried before all others.
 pub(super) fn hides(earlier: &PathPattern, later: &PathPattern) -> bool {
     if later.is_literal() || earlier.is_literal() {
         return later == earlier;

@@ -14,9 +14,9 @@ use tokio::sync::oneshot::{self, Receiver};
 
 use crate::sys;
 
-/// How much lower than that of workers the priority of the thread is, in steps of `nice`. A reload may
-/// take a little longer, but a worker that has just received a request must not wait for the
-/// processor. While workers use all cores, a quarter of a core is left for the thread.
+/// The priority of the thread, in steps of `nice` below the priority of workers. A reload may take a
+/// little longer, but a worker that has just received a request must not wait for the processor. While
+/// workers use all cores, a quarter of a core is left for the thread.
 const NICE: i32 = 5;
 
 type AsideJob = Box<dyn FnOnce() + Send>;

@@ -177,8 +177,8 @@ impl Membership {
     }
 }
 
-/// Completes once a process that has handed over has given its cache away and has no connections left, or its time is
-/// up. Returns true if it has no connections left.
+/// For a process that has handed over: completes once it has given its cache away and has no connections left,
+/// or once its time is up. Returns true if it has no connections left.
 pub(super) async fn has_retired(
     proxy: &Proxy,
     retired: Option<Instant>,
@@ -452,7 +452,7 @@ async fn take_connections(channel: Channel, arrivals: Arrivals) {
             continue;
         }
         let Some(listener) = listener else { continue };
-        // A connection whose client has gone needs no answer.
+        // A connection needs no answer if its client has gone.
         if let Ok((socket, remote)) = Listener::passed(socket) {
             let _ = listener.send(PassedConnection { address: address.into(), socket, remote }).await;
         }

@@ -30,8 +30,8 @@ const NAMES: (&str, u32) = ("names", 1);
 const HEALTH: (&str, u32) = ("health", 1);
 /// The observed behaviour of connections to servers.
 const ORIGINS: (&str, u32) = ("origins", 1);
-/// The secret of the cache's keys, and the cache's time on the steady clock, as 16 and 8 bytes. If both processes use
-/// the same folders, these are also stored there.
+/// The secret of the cache's keys in 16 bytes, and the cache's time on the steady clock in 8 bytes. If both
+/// processes use the same cache folders, the folders contain both values as well.
 const CACHE: (&str, u32) = ("cache", 1);
 /// States of modules' steps, each with a name and a version of its own.
 const STEPS: (&str, u32) = ("steps", 1);

@@ -40,17 +40,18 @@ pub(super) async fn watch(
     }
 }
 
-/// Sends [`Message::Unused`] once no exchange holds the configuration any more, and no connection may bring another
-/// request. Tunnels release it at once, and a body when its next bytes move. A body on an HTTP/1 connection that may
-/// bring another request releases it at its end.
+/// Sends [`Message::Unused`] once no exchange holds the configuration any more, and no connection may bring
+/// another request. A tunnel releases the configuration at once, and a body releases it when the next bytes of
+/// the body move. On an HTTP/1 connection that may bring another request, a body releases the configuration at
+/// the end of the body.
 async fn until_unused(proxy: Weak<Proxy>, messages: mpsc::UnboundedSender<Message>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let Some(proxy) = proxy.upgrade() else { return };
         proxy.registry.wake();
         tokio::time::sleep(ANSWER).await;
-        // The second check sees an exchange that begins after the first, because it takes the configuration before its
-        // connection stops waiting for a request.
+        // The second check sees an exchange that begins after the first check, because an exchange takes the
+        // configuration before its connection stops waiting for a request.
         if proxy.registry.may_ask() == 0 && is_unused(&proxy.config()) {
             // The server may be stopping.
             let _ = messages.send(Message::Unused);

@@ -119,8 +119,8 @@ impl RunningServer {
         Ok(bound)
     }
 
-    /// The socket that an earlier process has bound for a listener. Its file is removed with this process
-    /// only if this process serves.
+    /// The socket that an earlier process has bound for a listener. The file of a Unix socket is removed at
+    /// the end of this process only if this process serves.
     fn held(&self, listen: &Listen) -> io::Result<Option<(Arc<Listener>, Option<SocketFile>)>> {
         let held = self.membership.take_held(Purpose::Clients, &listen.address.to_string());
         let Some(descriptor) = held else { return Ok(None) };

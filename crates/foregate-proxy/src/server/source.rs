@@ -18,8 +18,9 @@ pub trait SettingsSource: Send + Sync {
     /// The configuration is invalid, or cannot be read; the text says why.
     fn read(&self) -> Result<Settings, String>;
 
-    /// Rereads the files that the present configuration refers to ([`Settings::watched`]). The
-    /// configuration itself is the one that took effect last: an operator may be editing its files.
+    /// Rereads the files that the present configuration refers to ([`Settings::watched`]). The files of
+    /// the configuration itself are not read again, because an operator may be editing them: the
+    /// configuration is the one that took effect last.
     ///
     /// # Errors
     ///
@@ -40,7 +41,8 @@ pub trait SettingsSource: Send + Sync {
         None
     }
 
-    /// The place in the files, `FILE:LINE:COLUMN`, where `key` names this address, for messages; `None` if it stands in none.
+    /// The place in the files, `FILE:LINE:COLUMN`, where `key` names this address, for messages; `None` if no file
+    /// has it.
     fn place_of(&self, _key: &str, _address: &ListenAddress) -> Option<String> {
         None
     }

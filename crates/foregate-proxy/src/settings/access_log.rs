@@ -53,7 +53,7 @@ pub struct AccessLogSettings {
     pub share: Option<u64>,
     /// Further values, by their names.
     pub fields: Vec<(Arc<str>, Arc<dyn Expression>)>,
-    /// The first host of the only site whose requests are logged; `None`: requests of all sites are logged.
+    /// If set, only the requests of one site are logged: the site with this first host. `None`: those of all sites.
     pub site: Option<Arc<str>>,
 }
 

@@ -172,7 +172,7 @@ pub struct DnsHook {
     pub wait: Duration,
 }
 
-/// A zone whose nameserver takes dynamic updates (RFC 2136).
+/// A zone with a nameserver that takes dynamic updates (RFC 2136).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsUpdate {
     /// The host and the port of its primary nameserver.
@@ -231,7 +231,7 @@ pub struct OnDemand {
     pub names: Vec<String>,
     /// The URL of a server that answers `GET URL?domain=NAME` with 2xx if the name may get a certificate.
     pub ask: Option<String>,
-    /// The most new certificates in each span of `per`, and the most questions to `ask`. Default: 10.
+    /// The most new certificates, and also the most questions to `ask`, in each span of `per`. Default: 10.
     pub rate: u32,
     /// The span of time for `rate`. Default: one minute.
     pub per: Duration,

@@ -83,14 +83,14 @@ pub struct CacheSettings {
     pub policy: Policy,
     /// The rule for the part of the query that belongs to the cache key. The origin gets only this part.
     pub query: QueryRule,
-    /// Expressions whose values belong to the cache key.
+    /// Expressions with values that belong to the cache key.
     pub key: Vec<Arc<dyn Expression>>,
     /// The conditions under which certain lifetimes apply. `policy` refers to them by index; at most 64.
     pub ttl_conditions: Vec<Arc<dyn Condition>>,
     /// Requests for which one of these conditions holds bypass the cache.
     pub bypass: Vec<Arc<dyn Condition>>,
-    /// True if an `Authorization` field does not count as credentials after a step has removed it before the cache. The
-    /// origin does not see the field then.
+    /// True if an `Authorization` field that a step removes before the cache does not count as credentials. The
+    /// origin does not see such a field.
     pub ignores_removed_authorization: bool,
     /// The name of this cache in `Cache-Status`; with `None`, the field is not sent.
     pub status_name: Option<Box<str>>,
@@ -134,7 +134,8 @@ impl fmt::Debug for CacheSettings {
     }
 }
 
-/// The cache of a route, if it has one. Two values are equal only if they are the same object, so equal ones should be [shared](Self::shared).
+/// The cache of a route, if it has one. Two values are equal only if they are the same object, so values with
+/// the same content should be [shared](Self::shared).
 #[derive(Debug, Clone, Default)]
 pub struct RouteCache {
     settings: Option<Arc<CacheSettings>>,
@@ -148,7 +149,8 @@ impl RouteCache {
         Self { settings: Some(Arc::new(cache)), is_of_site: false }
     }
 
-    /// The first of the `known` ones that does the same, or this one, which is then known, too. Only some of the last are looked at.
+    /// Returns a value of `known` that does the same as this one. If there is none, adds this one to `known`, and
+    /// returns it. Only the last values of `known` are compared.
     #[must_use]
     pub fn shared(self, known: &mut Vec<Self>) -> Self {
         const LOOKED_AT: usize = 16;

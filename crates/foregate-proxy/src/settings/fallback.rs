@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::RouteConditions;
 
-/// The number that stands for all clients or requests in a share, whose unit is a hundredth of a percent.
+/// The share of all clients or requests. The unit of shares is a hundredth of a percent.
 pub const SHARE_WHOLE: u32 = 10_000;
 
 /// One `fallback` node: which requests fall back, and where.
@@ -14,8 +14,8 @@ pub struct Fallback {
     /// The old proxy, by index into
     /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
     pub upstream: usize,
-    /// Requests with a host that no site has fall back. Only used in the node at the top level. Default:
-    /// yes.
+    /// If no site has the host of a request, the request falls back. Only used in the node at the top
+    /// level. Default: yes.
     pub host: bool,
     /// Requests with a path that no route matches fall back. Default: yes.
     pub route: bool,
@@ -27,8 +27,8 @@ pub struct Fallback {
     /// A construct of the old configuration that has no counterpart here. If there is one, all requests fall
     /// back.
     pub unconverted: Option<Arc<str>>,
-    /// Tell the old proxy about the client's TLS connection in fields, which replace fields of these names
-    /// from the client. Default: no.
+    /// Tell the old proxy about the client's TLS connection in header fields. They replace the client's
+    /// own fields with these names. Default: no.
     pub tls_fields: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct PassedNames {
 
 impl PassedNames {
     /// Returns true if connections for this name, in lower case, are passed on. `is_known` returns true if a
-    /// site has the name. A client without a server name counts as one whose name no site has.
+    /// site has the name. A client without a server name counts as one with a name that no site has.
     pub fn takes(&self, name: Option<&str>, is_known: impl Fn(&str) -> bool) -> bool {
         self.names.iter().any(|pattern| match (&**pattern, name) {
             ("*", name) => name.is_none_or(|name| !is_known(name)),

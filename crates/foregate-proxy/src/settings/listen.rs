@@ -41,7 +41,7 @@ pub struct Listen {
     pub connections: Option<usize>,
     /// Requests in flight over this listener. Default: no limit.
     pub requests: Option<RequestLimit>,
-    /// Makes the listener a tap of the old proxy: the name of the upstream to which all its requests are passed. Default:
+    /// The name of the upstream to which the listener passes all its requests, as a tap of the old proxy. Default:
     /// none; the listener serves clients.
     pub tap: Option<Box<str>>,
     /// Only serve the other nodes of the shield here, and no clients. Default: no.

@@ -117,7 +117,8 @@ pub struct Eject {
     pub failures: u32,
     /// Statuses of responses that count as failures. Default: none.
     pub statuses: Statuses,
-    /// The percentage of failures among the attempts of ten seconds for which a server is skipped. Default: none.
+    /// The percentage of failures among the attempts of ten seconds from which on a server is skipped. Default:
+    /// none.
     pub share: Option<u32>,
     /// The least number of attempts for `share` to apply. Default: 20.
     pub minimum: u32,

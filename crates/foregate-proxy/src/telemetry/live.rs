@@ -1,8 +1,9 @@
 //! Requests for observers of the running proxy: requests under way, requests of each route, the slowest requests, and the last
 //! failed ones.
 //!
-//! Without an observer, nothing is recorded except failures of the proxy and of origins, and these only if the
-//! configuration has a place to see them. Failures are rare, and their records are bounded.
+//! Without an observer, only failures of the proxy and of origins are recorded, and these only if the
+//! configuration has an admin interface or a dashboard, which show them. Failures are rare, and their records
+//! are bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

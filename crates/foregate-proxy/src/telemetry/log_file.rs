@@ -38,12 +38,12 @@ struct KnownFile {
 
 impl LogFiles {
     /// Returns the log of this target. If it is not open yet with the same counter, opens it and starts
-    /// its writer's thread, `foregate-log`. A file is created with mode 0640 or appended to; to a syslog
-    /// server, the thread connects later. Lost lines are counted in `dropped`.
+    /// its writer's thread, `foregate-log`. A missing file is created with mode 0640, and an existing one
+    /// is appended to. To a syslog server, the thread connects later. Lost lines are counted in `dropped`.
     ///
     /// # Errors
     ///
-    /// The file cannot be opened, such as a pipe without a reader, or the thread cannot be started.
+    /// The file cannot be opened (for example, a pipe without a reader), or the thread cannot be started.
     pub fn open(&self, target: &LogTarget, dropped: &Arc<Counter>) -> io::Result<LogFile> {
         let mut known = self.known.lock();
         known.retain(|known| known.shared.strong_count() > 0);

@@ -10,10 +10,10 @@ use super::clock::Polling;
 use crate::counters::metrics::Metrics;
 
 pin_project! {
-    /// A task whose polls are measured: the length of each goes into the `event_loop_blocked` histogram.
+    /// A task with measured polls: the length of each goes into the `event_loop_blocked` histogram.
     /// While the task is polled, [`super::clock::now`] costs next to nothing.
     ///
-    /// Wrap the argument of `tokio::spawn`, not a future within it, whose polls would be counted twice.
+    /// Wrap the argument of `tokio::spawn`, not a future within it: the polls of that future would be counted twice.
     #[derive(Debug)]
     pub struct WatchedTask<F> {
         #[pin]

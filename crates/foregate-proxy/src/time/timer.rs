@@ -2,8 +2,8 @@
 //!
 //! Nearly every deadline is moved before it is reached. Moving a deadline to a later time costs
 //! nothing here: the timer stays armed for the earlier time. When it fires too early, it arms itself
-//! again. For the same reason, a connection that ends leaves its armed timer to the thread's next
-//! connection.
+//! again. When a connection ends, its armed timer serves the thread's next connection in the same
+//! way.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -37,7 +37,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer whose first deadline is probably about `likely` from now.
+    /// A timer with its first deadline probably about `likely` from now.
     pub fn new(likely: Duration) -> Self {
         let armed = shelf::take(&KEPT).unwrap_or_else(|| {
             let at = Instant::now() + likely;
@@ -73,9 +73,9 @@ impl Timer {
 }
 
 impl ArmedTimer {
-    /// Polls the timer outside of the task's cooperative budget. If the budget is used up, a timer within
-    /// it returns pending without registering the waker. `waker` would then be wrong, and the task would
-    /// never be woken.
+    /// Polls the timer outside of the task's cooperative budget. A timer that is polled after the budget is
+    /// used up returns pending without registering the waker. `waker` would then be wrong, and the task
+    /// would never be woken.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         pin!(unconstrained(self.sleep.as_mut())).poll(cx)
     }

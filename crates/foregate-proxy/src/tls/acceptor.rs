@@ -303,9 +303,9 @@ impl Acceptor {
 }
 
 impl PolicyConfig {
-    /// Returns true if a handshake satisfies this policy. If this policy or the handshake's asks for
-    /// client certificates, they must be the same: an identity is valid only under the policy that
-    /// asked for it.
+    /// Returns true if a handshake satisfies this policy. If this policy or the handshake's policy asks for
+    /// client certificates, the two policies must be the same: an identity is valid only under the policy
+    /// that asked for it.
     fn is_satisfied_by(&self, info: &TlsInfo) -> bool {
         let asks = |id: &PolicyId| id.policy().client_certificates.is_some();
         let plain = || !asks(&self.id) && !asks(&info.policy);

@@ -9,8 +9,9 @@ use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 /// The cryptography of all configurations: aws-lc-rs with the hybrid post-quantum group first.
 ///
 /// AES-128 with SHA-256 comes before AES-256 with SHA-384. A handshake is mostly hashing and key derivation, and
-/// processors have instructions for SHA-256 but not for SHA-384. SHA-256 therefore makes a full handshake about a
-/// third cheaper, and a resumed one about half. As a server we follow our own order, not the client's.
+/// processors have instructions for SHA-256 but not for SHA-384. With SHA-256, a full handshake therefore
+/// costs about a third less, and a resumed handshake about half less. As a server we follow our own order, not
+/// the client's.
 pub(super) fn provider() -> &'static Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         let kx_groups =

@@ -23,7 +23,7 @@ const SPAN: u64 = 6 * 3600;
 const SECRET: usize = 32;
 /// Bytes of the number of a span.
 const NUMBER: usize = 8;
-/// The greatest age of a secret, in spans, from which it is still advanced to the present span.
+/// The greatest age, in spans, at which a secret can still be advanced to the present span.
 const SPANS_MOST: u64 = 10_000;
 
 /// The secrets of two spans.

@@ -37,8 +37,8 @@ const CREDITS_PER_DATA: u32 = 2;
 const STREAMS_FOR_A_FRAME: usize = 8;
 /// The number of settings that together cost as much as a frame without progress.
 const SETTINGS_FOR_A_FRAME: usize = 32;
-/// Bytes of DATA that earn a credit. A peer that opens a stream's window by 1 KiB each time, and the
-/// connection's window with it, thus earns the two credits that it spends.
+/// Bytes of DATA that earn a credit. A peer that opens windows by 1 KiB at a time spends two credits: one
+/// for the window of the stream, and one for that of the connection. The 1 KiB of DATA earns both again.
 const CREDIT_BYTES: usize = 512;
 
 /// The limit that a peer has exceeded.

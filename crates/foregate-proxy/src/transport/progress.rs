@@ -81,8 +81,8 @@ impl Taking {
         self.stuck.take().is_some()
     }
 
-    /// Records that the peer read other output of the same connection at `at`. This counts as progress, because this
-    /// output waits behind it.
+    /// Records that the peer read other output of the same connection at `at`. This counts as progress, because the
+    /// pending output has to wait behind that other output.
     pub fn has_left(&mut self, at: Option<Instant>) {
         self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
     }

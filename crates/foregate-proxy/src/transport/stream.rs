@@ -136,7 +136,7 @@ impl Stream {
     }
 
     /// Returns true if the system has sent everything that it has accepted. If the connection is closed
-    /// earlier and the peer still sends, such as window updates, the unsent part is lost.
+    /// before that, while the peer still sends something (such as window updates), the unsent part is lost.
     pub fn is_sent(&self) -> bool {
         self.socket().is_sent()
     }

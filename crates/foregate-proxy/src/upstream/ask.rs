@@ -80,9 +80,9 @@ pub trait Asker {
 /// An event during a request.
 #[derive(Debug)]
 pub enum Answer {
-    /// An interim response has arrived, and its head is in place. The final response is still to come.
+    /// An interim response has arrived, and the asker has its head. The final response is still to come.
     Interim,
-    /// The final response has begun, and its head is in place. The body, with this framing, must be
+    /// The final response has begun, and the asker has its head. The body, with this framing, must be
     /// read from the origin.
     Final(Origin, BodyLength),
 }
@@ -172,7 +172,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Makes further attempts follow these rules instead of the upstream's. They may also go to `others`.
+    /// Makes further attempts follow these rules instead of the upstream's. The attempts may also go to `others`.
     ///
     /// This method and the next two change the request in place: it is large, and moving it would cost every request time.
     pub fn set_rules(&mut self, rules: &'a [Retry], others: &'a [Arc<Upstream>]) {
@@ -210,7 +210,7 @@ impl<'a> Ask<'a> {
     /// # Errors
     ///
     /// The error of the last attempt. [`Error::is_before_sending`] and
-    /// [`Error::is_before_response`] tell if the caller may repeat it.
+    /// [`Error::is_before_response`] tell if the caller may repeat the request.
     pub async fn answer<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
         if self.attempts.made() == 0
             && let Some(rules) = &mut self.rules
@@ -378,8 +378,8 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Gets a connection to a server. If the attempt was given up before it had a connection, and the server was the
-    /// cause, the second value is the reason.
+    /// Gets a connection to a server. The second value is `Some` if the attempt was given up before it had a
+    /// connection, and the server was the cause; it then has the reason.
     fn open<A: Asker>(
         &mut self,
         asker: &mut A,
@@ -390,8 +390,8 @@ impl<'a> Ask<'a> {
         let Self { upstream, terms, attempts, rules, active, .. } = self;
         let upstream = *upstream;
         let mut late = None;
-        // A server whose accept queue is full hangs as well. The attempt cannot be resumed once it is given up, so this
-        // is done only if there is another server.
+        // A server with a full accept queue hangs as well. An attempt cannot be resumed after it was given up, so it is
+        // given up only if there is another server.
         let mut look_at =
             upstream.judge.patience().filter(|_| !terms.authenticates).map(|patience| now + patience);
         // These variables stay outside of the future, which would otherwise reserve room for them twice.
@@ -591,7 +591,8 @@ impl<'a> Ask<'a> {
         self.attempts.start_over();
     }
 
-    /// Tells the gate how long an attempt took, or that it failed (`None`): an adaptive limit on requests follows this.
+    /// Tells the gate how long an attempt took, or that it failed (`None`). The gate adjusts an adaptive limit to
+    /// this.
     fn note_pace(&self, took: Option<Duration>) {
         if let Some(gate) = &self.upstream.gate {
             gate.answered(took, clock::now());
@@ -639,7 +640,7 @@ impl<'a> Ask<'a> {
         true
     }
 
-    /// Ends an attempt whose response is unwanted. For the health of its server, it counts as answered.
+    /// Ends an attempt with an unwanted response. For the health of the server, the attempt counts as answered.
     fn drop_response<A: Asker>(&mut self, asker: &mut A) {
         let is_whole = matches!(asker.body_is_whole(), Poll::Ready(true));
         let (request, head) = asker.heads();

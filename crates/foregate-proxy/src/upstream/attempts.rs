@@ -9,7 +9,8 @@ use super::origin::Origin;
 use super::tried::{ServerNumber, TriedServers};
 use crate::error::Error;
 
-/// The most repetitions beyond `retries` of a request that the origin reported as unprocessed.
+/// The most repetitions of a request because an origin reported it as unprocessed. They are allowed in
+/// addition to `retries`.
 const UNPROCESSED_MOST: u8 = 3;
 
 /// The attempts at a request so far.
@@ -37,8 +38,9 @@ struct NextAttempt {
     server: Option<ServerNumber>,
 }
 
-/// The failures that no origin has worked on: kept connections that ended just as the request arrived,
-/// and refusals. A repetition after these adds no load to an origin, so it needs no budget.
+/// The failures in which no origin worked on the request: kept connections that ended just as the
+/// request arrived, and refusals. A repetition after such a failure needs no budget, because the failed
+/// attempt was no load for an origin.
 #[derive(Debug, Clone, Copy, Default)]
 struct Races {
     /// How often the origin reported that it had not processed the request.
@@ -101,8 +103,8 @@ impl Attempts {
         self.tried.last()
     }
 
-    /// The server of a dropped response, which was tried last. A server that is already chosen for the next
-    /// attempt is not meant.
+    /// The server that was tried last, and that sent the dropped response. A server that is already chosen
+    /// for the next attempt does not count.
     pub fn last_before(&self) -> Option<usize> {
         self.tried.last()
     }

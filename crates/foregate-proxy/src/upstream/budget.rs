@@ -1,5 +1,5 @@
-//! The budget for further attempts: they may be a share of the requests in flight, and a share of the requests of the
-//! last seconds.
+//! The budget for further attempts. It limits them to a share of the requests in flight, and to a share of the
+//! requests of the last seconds.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

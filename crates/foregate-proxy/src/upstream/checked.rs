@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use super::health_state::{ActiveHealth, Moment};
 use crate::settings::HealthCheck;
 
-/// The pause between the probes of a server that is down grows by one `every` after each group of this many failures,
-/// up to [`SLOWEST`] times `every`.
+/// The pause between the probes of a server that is down grows by the configured `every` after each group of
+/// this many failures, up to [`SLOWEST`] times `every`.
 const SLOWER_AFTER: u32 = 5;
 const SLOWEST: u32 = 4;
 
@@ -20,7 +20,7 @@ const UNKNOWN: u8 = 0;
 const UP: u8 = 1;
 const DOWN: u8 = 2;
 
-/// The upstream whose server is probed.
+/// The upstream of the probed server.
 pub(super) trait ProbeSubject: Debug + Send + Sync {
     /// Probes the server with this number, and records the result. Returns the pause before the next probe; `None` if the
     /// server is not to be probed any more.

@@ -45,8 +45,9 @@ const SEND_BUFFER: usize = 32 * 1024;
 const FRAME: usize = 16 * 1024;
 /// The time limit for closing an unused connection.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The time for which streams that we have reset are remembered; [`REMEMBERED_MOST`] is their number. The
-/// origin may still send frames for such a stream. After it is forgotten, each frame causes another reset.
+/// The time for which streams that we have reset are remembered, at most [`REMEMBERED_MOST`] streams. The
+/// origin may still send frames for such a stream. If the stream is forgotten, each of these frames causes
+/// another reset.
 const REMEMBERED: Duration = Duration::from_secs(30);
 const REMEMBERED_MOST: u32 = RESETS_PER_CONNECTION + STREAMS_PER_CONNECTION;
 

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// The time for which a server is distrusted after it last sent excess bytes.
 pub(super) const DISTRUSTED_FOR: Duration = Duration::from_mins(10);
 
-/// The excess bytes of one server: the number of uncounted responses, and the end of the distrust.
+/// The excess bytes of one server: the number of responses with excess bytes that the metrics do not
+/// show yet, and the end of the distrust.
 #[derive(Debug)]
 pub(super) struct Excess {
     /// The number of responses with excess bytes that have not been counted yet.
@@ -64,7 +65,8 @@ impl Excess {
         }
     }
 
-    /// Takes the number of uncounted responses. The second value is true if operators should be told.
+    /// Takes the number of responses that the metrics do not show yet; `None` if there are none. The second
+    /// value is true if operators should be told.
     pub(super) fn take(&self) -> Option<(u64, bool)> {
         if self.uncounted.load(Ordering::Relaxed) == 0 {
             return None;

@@ -36,11 +36,11 @@ pub struct Signs {
     answered: AtomicU32,
     /// True if the connection accepts no more streams.
     closed: AtomicBool,
-    /// The stream whose frames broke the connection; 0 if unknown.
+    /// The stream with the frames that broke the connection; 0 if unknown.
     culprit: AtomicU32,
     /// True if the origin has flooded the connection with frames.
     flooded: AtomicBool,
-    /// The last refusal that was counted as a failure of the origin, in microseconds after `born`.
+    /// The time of the last refusal that was counted as a failure of the origin, in microseconds after `born`.
     blamed: AtomicU64,
     /// The number of streams that we have reset.
     resets: AtomicU32,
@@ -109,7 +109,7 @@ impl Signs {
 
     /// Returns true if a header block on this stream may have arrived in part. `h2` reports a header
     /// block only when it is complete. No other frame comes within a header block (RFC 9113, section
-    /// 4.3), so only the last one can be incomplete.
+    /// 4.3), so only the block that began last can be incomplete.
     pub fn has_begun(&self, stream: u32) -> bool {
         self.answered.load(Ordering::Relaxed) == stream
     }

@@ -72,7 +72,7 @@ impl<'a> HedgedAttempt<'a> {
         polled
     }
 
-    /// Marks the attempt as the one whose response counts. Returns its server and start time.
+    /// Marks the attempt as the one with the response that counts. Returns its server and start time.
     pub(super) fn has_won(&mut self) -> (usize, Instant) {
         self.is_open = false;
         (self.server, self.began)

@@ -23,8 +23,8 @@ pub struct ConnectionStart {
     pub address: Option<IpAddr>,
     /// Counts the connection for the client that it serves; `None` while the connection is idle.
     pub of_client: Option<OfClient>,
-    /// The client connection that this connection belongs to, if it serves that one alone. After the
-    /// client connection has ended, this one serves no more requests.
+    /// The client connection that this connection to an origin belongs to, if it serves no other client.
+    /// After the client connection has ended, the connection to the origin serves no more requests.
     pub own: Option<Weak<OwnConnections>>,
     /// The client's turn to use the connection, if the client authenticates on it.
     pub turn: Option<OwnTurn>,
@@ -99,11 +99,13 @@ impl IdleLists {
         if self.own.len() > self.common.len() { self.own.pop_front() } else { self.common.pop_front() }
     }
 
-    /// Takes a connection that may serve all clients, usually the one used last. But if the origin's
-    /// idle limit is known, and the oldest connection has been idle for half of it, the oldest one is
-    /// taken, unless more connections are open than the load needs. A connection beyond the limit is
-    /// always taken first, because it has probably ended. `open` is the number of connections, including
-    /// those in use.
+    /// Takes a connection that may serve all clients. It is the one used last, except if the origin's
+    /// idle limit is known. The oldest connection is then taken in two cases:
+    ///
+    /// - it has been idle for at least half of the limit, and the load needs all open connections;
+    /// - it has been idle for the whole limit, so it has probably ended.
+    ///
+    /// `open` is the number of connections, including those in use.
     pub(super) fn pop_common(&mut self, limit: Option<Duration>, open: usize, now: Instant) -> Option<Idle> {
         let Some(limit) = limit else { return self.common.pop_back() };
         let idle = now.saturating_duration_since(self.common.front()?.since);

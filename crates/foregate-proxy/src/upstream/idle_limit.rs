@@ -8,7 +8,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The least time for which a peak of connections in use is remembered; at most it is twice as long.
+/// The least time for which a peak of connections in use is remembered. It is forgotten after at most
+/// twice this time.
 const PEAK_COUNTS_FOR: Duration = Duration::from_secs(10);
 
 /// The idle limit of an origin, as learned from its connections.

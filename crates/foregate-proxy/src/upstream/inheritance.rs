@@ -17,7 +17,7 @@ use super::record::{Order, ServerRecord};
 use super::server::Server;
 use crate::time::steady;
 
-/// The most servers whose state is passed to another process. That process starts without knowledge of
+/// The most servers for which state is passed to another process. That process starts without knowledge of
 /// further servers.
 const SERVERS_MOST: usize = 20_000;
 /// The most bytes of a reason.
@@ -108,8 +108,8 @@ pub fn restore_health(upstreams: &[Arc<Upstream>], bytes: &[u8], moment: Moment,
         let weight = server.record.weight();
         match states.get(&name(upstream, server)) {
             Some(state) => state.apply(upstream, server, moment, now),
-            // The other process has no state of this server, so an earlier order of it is over. But an
-            // order that an operator gave to this process stays.
+            // The other process has no state of this server, so an order that this process got from it
+            // earlier is over. But an order that an operator gave to this process stays.
             None if server.record.ordered_at() > 0 => {}
             None if moment == Moment::Later && server.record.order() != Order::Up => {
                 server.record.set_order(Order::Up);

@@ -21,8 +21,8 @@ const PATIENCE_FACTOR: u32 = 3;
 const PATIENCE_LEAST: Duration = Duration::from_millis(250);
 /// The patience while latencies are unknown.
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(2);
-/// The fewest requests that must wait at a server for it to count as hanging, because a single request may just take
-/// long. With exactly this number of requests, the patience is doubled.
+/// The fewest requests that must wait at a server for it to count as hanging, because a single request may
+/// just take long. With exactly this number of waiting requests, the server has twice the usual time.
 const WAITING_LEAST: u32 = 2;
 /// The smallest difference of latencies by which a server counts as slower than the others.
 const SLOWER_LEAST: Duration = Duration::from_millis(10);
@@ -325,8 +325,8 @@ impl ServerJudge {
         })
     }
 
-    /// The time that a request waits for a response before it is also sent to a second server; `None` if it is not,
-    /// or if too few latencies are known.
+    /// The time that a request waits for a response before it is also sent to a second server; `None` if requests
+    /// are not sent to a second server, or if too few latencies are known.
     pub(super) fn hedge_after(&self) -> Option<Duration> {
         match self.settings.hedge? {
             HedgeAfter::Time(time) => Some(time),

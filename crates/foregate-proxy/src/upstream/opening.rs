@@ -135,9 +135,10 @@ impl Connections {
             && own.and_then(OnceLock::get).is_some_and(|own| own.is_authenticating_at(&server.pool))
     }
 
-    /// A connection on which the client may authenticate: the client's own one, kept or new, which serves
-    /// no other client. For a request without a client, it is a new one that ends with the request. It
-    /// uses HTTP/1 if possible, because all clients share HTTP/2 connections.
+    /// A connection on which the client may authenticate. It is the client's own connection, kept or new,
+    /// which serves no other client. For a request without a client, it is a new connection that ends
+    /// with the request. The connection uses HTTP/1 if possible, because all clients share HTTP/2
+    /// connections.
     async fn open_authenticated(
         self: &Arc<Self>,
         server: &Server,
@@ -241,7 +242,7 @@ impl Connections {
         let Some((link, mut made)) = origin.into_idle() else { return };
         let own = made.own.as_ref().and_then(Weak::upgrade);
         // If the client connection has ended, this connection is not kept, because it has no other user.
-        // If it ends only now, its end drops this connection from the pool.
+        // If the client connection ends after this check, its end drops this connection from the pool.
         if (made.own.is_some() || binds || self.settings.send_proxy.is_some())
             && !own.as_ref().is_some_and(|own| own.keeps_in(&server.pool))
         {

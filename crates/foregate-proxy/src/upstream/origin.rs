@@ -318,10 +318,12 @@ impl Origin {
         self.h2.as_ref().map(|attempt| attempt.lease.signs())
     }
 
-    /// Records that the request is given up because of `error`. After a timeout, an HTTP/2 connection
-    /// that has been silent for the whole time, and for at least [`DEAD_AFTER`], is probably dead: it
-    /// gets no more requests. If the client gave up, an HTTP/1 connection is reset. With a plain close,
-    /// the system would keep the port for a minute, and clients that leave early could use up all ports.
+    /// Records that the request is given up because of `error`.
+    ///
+    /// - After a timeout, an HTTP/2 connection that has been silent for the whole time limit, and for at
+    ///   least [`DEAD_AFTER`], is probably dead. It gets no more requests.
+    /// - If the client gave up, an HTTP/1 connection is reset. With a plain close, the system would keep
+    ///   the port for a minute, and clients that leave early could use up all ports.
     pub fn gave_up(&self, error: &Error, settings: &settings::UpstreamSettings) {
         if error.side() == Side::Downstream {
             self.link.reset_on_close();

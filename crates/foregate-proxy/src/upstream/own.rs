@@ -97,7 +97,7 @@ impl OwnConnections {
         if let Some(server) = servers.iter_mut().find(|server| server.is_at(pool)) {
             return Some(with(server));
         }
-        // Entries whose servers no longer exist, after a reload or a change of names, are dropped first.
+        // Entries of servers that no longer exist, after a reload or a change of names, are dropped first.
         if servers.len() >= SERVERS_MOST {
             servers.retain(|server| server.pool.strong_count() > 0);
         }

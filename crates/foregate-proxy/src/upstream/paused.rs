@@ -9,7 +9,7 @@ use super::members::Upstream;
 use super::opening::{Addresses, OpeningTerms};
 use super::traced::AttemptSpans;
 
-/// A request whose response has begun. Until it is resumed, it does not count as in flight. It makes no further
+/// A request after the start of its response. Until it is resumed, it does not count as in flight. It makes no further
 /// attempts.
 #[derive(Debug)]
 pub struct PausedAsk {

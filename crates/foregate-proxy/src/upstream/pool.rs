@@ -29,8 +29,8 @@ const FEW_STREAMS: u32 = 8;
 /// After a connection has reached its limit of resets, new connections are made ahead of demand for this
 /// time.
 const WEARS_FOR: Duration = Duration::from_secs(10);
-/// The longest wait for the SETTINGS of a new connection that is full, because they may allow more
-/// streams. They arrive with the connection's first bytes.
+/// The longest wait for the SETTINGS of a new connection that is full. It is worth waiting for them,
+/// because they may allow more streams and arrive with the connection's first bytes.
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Connections to one origin server.
@@ -97,9 +97,9 @@ impl ServerPool {
 
     /// Takes an idle connection with its facts: the one used last, or the oldest one if the origin would
     /// close it soon (see `idle_limit.rs`). With `own`, only connections that belong to that client
-    /// connection are taken. Connections that have died or have input are dropped on the way. This asks
-    /// the kernel, because bytes that the event loop has not reported yet would be taken for the response
-    /// to the next request.
+    /// connection are taken. Connections that have died or have input are dropped on the way. The kernel
+    /// is asked for input, because bytes that the event loop has not reported yet would be taken for the
+    /// response to the next request.
     pub fn take(
         &self,
         now: Instant,

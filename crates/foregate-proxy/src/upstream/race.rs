@@ -33,8 +33,8 @@ impl Dialer {
         place: DescriptorPlace,
         suspects: &mut Vec<IpAddr>,
     ) -> io::Result<(TcpStream, DescriptorPlace)> {
-        // If the server is down, only one address is tried for each request, in turn. Otherwise the
-        // address that accepts connections would always win, although it may be the faulty one.
+        // If the server is down, each request tries only one address, and the addresses take turns. With
+        // all addresses, the one that accepts connections would always win, although it may be faulty.
         let is_well = server.record.health.failures() == 0;
         let mut order = server.remembered.turns.order(found, is_well, self.clock.now());
         order.truncate(if is_well { order.len() } else { 1 });

@@ -75,7 +75,8 @@ pub(super) struct ServerRecord {
     pub outcomes: Outcomes,
     /// Failed attempts by their kind.
     pub failures: Kinds,
-    /// Times that requests began to pass over it: for failures in a row, its share of failures or its latency, or because it hung.
+    /// The number of times that the server was ejected: for failures in a row, its share of failures or its
+    /// latency, or because it hung.
     pub ejections: AtomicU64,
     /// The start of the server's slow start, in milliseconds of `pace`; 0 without one.
     started: AtomicU64,

@@ -88,7 +88,7 @@ impl RetryCause {
 }
 
 impl<'a> Rules<'a> {
-    /// The state of these rules, whose attempts may also go to `others`. `None` if there are no rules.
+    /// The state of these rules. Their attempts may also go to `others`. `None` if there are no rules.
     pub fn new(rules: &'a [Retry], others: &'a [Arc<Upstream>]) -> Option<Box<Self>> {
         (!rules.is_empty())
             .then(|| Box::new(Self { rules, others, used: vec![0; rules.len()], ..Self::default() }))

@@ -76,8 +76,8 @@ impl PresentServers {
         let _ = tokio::time::timeout(limit, futures_util::future::join_all(all)).await;
     }
 
-    /// Makes the resolver soon look up services without servers again. Returns true if there are any
-    /// services.
+    /// Makes the resolver look up services again soon if they have no servers. Returns true if there are
+    /// any services.
     pub(super) fn want(&self) -> bool {
         self.services.iter().for_each(|(service, _)| service.want());
         !self.services.is_empty()

@@ -26,7 +26,7 @@ pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
 /// many resets in a short time. At this number, the connection gets no new streams. Open streams count as
 /// well, because each may be reset.
 pub(super) const RESETS_PER_CONNECTION: u32 = 100;
-/// The most streams on a new connection whose SETTINGS have not arrived, if no earlier connection has
+/// The most streams on a new connection before its SETTINGS have arrived, if no earlier connection has
 /// learned the origin's limit. More streams might be refused. Further requests wait for the SETTINGS,
 /// hardly longer than for a new connection.
 pub(super) const STREAMS_AT_FIRST: u32 = 8;
@@ -137,8 +137,8 @@ impl SharedConnection {
         allowed
     }
 
-    /// Returns true if the connection's stream limit may not have arrived yet and should be waited for.
-    /// True only once for each connection.
+    /// Returns true if a request should wait for the connection's stream limit, which may not have
+    /// arrived yet. True only once for each connection.
     pub(super) fn is_to_be_waited_for(&self) -> bool {
         self.takes_more()
             && self.streams_allowed() == self.streams_at_first

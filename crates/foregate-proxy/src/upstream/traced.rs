@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::message::request::Request;
 use crate::spans::{Attributes, SpanId, SpanKind, SpanParent, traceparent};
 
-/// The error of an attempt whose result is no longer wanted.
+/// The error of an attempt with a result that is no longer wanted.
 const CANCELLED: &str = "cancelled";
 
 /// Records the attempts of a request.

@@ -1,4 +1,5 @@
-//! The turns of a server's addresses: the addresses of its name are tried in turn, those that have failed last.
+//! The turns of a server's addresses. The addresses of its name are tried in turn, and those that have failed
+//! come last.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

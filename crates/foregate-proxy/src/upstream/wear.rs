@@ -1,5 +1,5 @@
-//! The wear of HTTP/2 connections: how fast they reach their limit of resets, and how many connections are
-//! made ahead of demand for that.
+//! The wear of HTTP/2 connections: how fast they reach their limit of resets, and how many new connections
+//! are made ahead of demand to replace them.
 
 use std::time::{Duration, Instant};
 

@@ -266,8 +266,8 @@ impl Checker<'_> {
     }
 }
 
-/// The array over whose elements (`[*]`) the first argument ranges, if it does. The other arguments must be
-/// single values.
+/// Takes the array from a first argument that stands for each element of it (`[*]`); `None` for another
+/// first argument. The other arguments must be single values.
 fn take_each(arguments: &mut [TypedPart], function: &str) -> Result<Option<Source>, Error> {
     let mut first = None;
     for (number, argument) in arguments.iter_mut().enumerate() {

@@ -85,8 +85,8 @@ fn decode_once(text: &[u8], unicode: bool) -> Vec<u8> {
     decoded
 }
 
-/// The character of an escape `uHHHH` after a `%`, and the length of the escape. If it is half of a surrogate pair, the
-/// second escape is included.
+/// The character of an escape `uHHHH` after a `%`, and the length of the escape. If the escape is the first half of a
+/// surrogate pair, the second escape is read too, and the length is that of both.
 fn unicode_escape(behind: &[u8]) -> Option<(char, usize)> {
     let unit =
         |at: usize| hex(behind.get(at..)?.strip_prefix(b"u")?, 4).and_then(|unit| u16::try_from(unit).ok());

@@ -157,7 +157,7 @@ impl<'a> Frequencies<'a> {
         }
     }
 
-    /// The tests to scan for, which are the rarest that are sufficient, and their estimated frequency in total.
+    /// The tests to scan for, and their estimated frequency in total. They are the rarest tests that are sufficient.
     pub(super) fn rarest(&self, anchor: &'a Anchor) -> (u64, Vec<(&'a Input, &'a Test)>) {
         match anchor {
             Anchor::Tests(input, tests, _) => {
@@ -224,8 +224,8 @@ fn text_input(text: &Text, element: Option<&Source>, fold: bool) -> Option<Input
     Some(Input::Text { of: Texts { field, name, which }, fold })
 }
 
-/// Returns true if the text is the current element. If the condition ranges over no elements, returns true for a text
-/// of the request.
+/// Returns true if the text is the current element or, in a condition that does not range over the elements of an
+/// array, a text of the request.
 fn is_about(text: &Text, element: Option<&Source>) -> bool {
     match text {
         Text::Lower(inner) => is_about(inner, element),

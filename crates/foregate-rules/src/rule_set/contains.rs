@@ -10,10 +10,10 @@ use super::scan::name;
 use super::tables::Rules;
 use crate::pattern::LONG_TEXT;
 
-/// Duplicates among the found rules are removed whenever their number has doubled and exceeds this.
+/// Duplicates among the found rules are removed whenever the number of found rules has doubled and exceeds this.
 const COMPACT_FROM: usize = 4096;
 
-/// The number of hits of the fast search. After these, the automaton searches the rest of the text.
+/// After this many hits of the fast search, the automaton searches the rest of the text.
 const HITS: usize = 4;
 
 /// A search for a set of texts, with the rules that need each text.
@@ -27,8 +27,8 @@ pub(super) struct Literals {
 enum Search {
     One(Box<Finder<'static>>, Rules),
     Many {
-        /// A fast search for the next place of any text, many bytes at a time: most inputs contain none. It exists only
-        /// for up to a few dozen texts.
+        /// A fast search for the next occurrence of any of the texts. It is fast for an input that contains none of the
+        /// texts, as most inputs do. It exists only for up to a few dozen texts.
         any: Option<Any>,
         automaton: AhoCorasick,
         rules: Vec<Rules>,
@@ -51,7 +51,8 @@ impl Literals {
             let finder = Finder::new(text).into_owned();
             return Some(Self { shortest, finder: Search::One(Box::new(finder), rules.clone()) });
         }
-        // All texts at one place must be found, so a match kind that returns only one of them is no choice.
+        // All texts that occur at one position must be found, so a match kind that returns only one of them cannot be
+        // used.
         let is_large = texts.len() > 100 || texts.keys().any(|text| text.len() > LONG_TEXT);
         let kind = is_large.then_some(AhoCorasickKind::ContiguousNFA);
         let automaton = AhoCorasick::builder().kind(kind).build(texts.keys()).ok()?;

@@ -92,8 +92,8 @@ impl RuleSet {
         Ok(Self { plan, rules })
     }
 
-    /// Calls `visit` for each rule that matches, in order, with the rule's position from 0. Stops when `visit`
-    /// breaks, and returns its last result. The rules after that are not evaluated.
+    /// Calls `visit` for each rule that matches, in order, with the rule's position from 0. Stops when `visit` breaks;
+    /// further rules are not evaluated. Returns the last result of `visit`.
     pub fn each_match<B>(
         &self,
         facts: &dyn Facts,

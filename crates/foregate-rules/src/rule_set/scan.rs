@@ -16,8 +16,8 @@ use crate::predicate::Predicate;
 use crate::program::Cond;
 use crate::scheme::FieldId;
 
-/// The most bytes of literals in all automata together; an automaton takes several times as much memory. Rules whose
-/// literals exceed this are evaluated one by one.
+/// The most bytes of literals in all automata together; an automaton takes several times as much memory. Rules with
+/// literals that exceed this are evaluated one by one.
 const MAX_AUTOMATON: usize = 4 * 1024 * 1024;
 
 /// A rule with a lower [`Cond::cost`] is evaluated directly, unless other rules share its scan.
@@ -70,7 +70,8 @@ struct AddressScan {
 /// The scans and single rules of a set, in the order of their execution.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Scans and single rules, sorted by the first rule that each concerns. If it is the same rule, scans come first.
+    /// Scans and single rules, sorted by the first rule that each concerns. If two have the same first rule, scans come
+    /// before single rules.
     pub(super) turns: Box<[Turn]>,
     /// For each rule, the meaning of a hit by a scan.
     pub(super) meaning: Box<[Meaning]>,
@@ -197,8 +198,8 @@ fn anchored(rule: &Predicate) -> Option<(Anchor, Meaning)> {
 }
 
 impl Scan {
-    /// Adds a scan. If the last one reads the same texts, but in the other case, it is extended instead. `None` if the
-    /// automaton would be too large.
+    /// Adds a scan. If the last scan reads the same texts in the other form (as they are, or in lower case), that scan
+    /// is extended instead. `None` if the automaton would be too large.
     fn add(scans: &mut Vec<Self>, input: &Input, tests: &[(&Test, u32)]) -> Option<()> {
         let first = tests.iter().map(|(_, rule)| *rule).min()?;
         let reader = match input {
@@ -230,7 +231,7 @@ impl Scan {
         Some(())
     }
 
-    /// Adds the rules whose tests hold. They may be in any order and occur several times.
+    /// Adds the rules with tests that hold. They may be in any order and occur several times.
     pub(super) fn run(&self, facts: &dyn Facts, found: &mut Candidates) {
         match &self.reader {
             Reader::Text(scan) => scan.run(facts, found),

@@ -1,7 +1,7 @@
 //! Tables that find all entries that enclose a value: the prefixes of a text, or the ranges around an address.
 //!
-//! Two prefixes are either nested or disjoint. The prefixes of a text are therefore its longest one and all prefixes of
-//! that one. Ranges of addresses may overlap in part, and form a tree.
+//! Of two entries that are prefixes of the same text, one is a prefix of the other. If the longest such entry is found,
+//! the others are therefore known too: they are its prefixes. Ranges of addresses may overlap in part, and form a tree.
 
 use std::cmp::Ordering;
 
@@ -43,8 +43,8 @@ pub(super) struct Affixes {
     texts: Vec<Box<[u8]>>,
     nested: Enclosures,
     backwards: bool,
-    /// A position within all entries; `bytes` marks the bytes that any entry has there. Most other texts have another
-    /// byte, and are ruled out by this.
+    /// A position that lies within every entry; `bytes` marks the bytes that the entries have at it. A text with
+    /// another byte there, as most texts have, matches no entry and is not looked up.
     at: usize,
     bytes: [bool; 256],
 }
@@ -153,8 +153,8 @@ impl<N: Ord + Copy> Ranges<N> {
     }
 }
 
-/// The root of a slice, and the halves on both sides of it. The tree's depth is the number of bits of the slice's
-/// length.
+/// The root of a slice, and the halves on both sides of it. The tree's depth is the number of binary digits in the
+/// slice's length.
 fn halves<T>(slice: &[T]) -> Option<(&[T], &T, &[T])> {
     let (below, rest) = slice.split_at(slice.len() / 2);
     rest.split_first().map(|(root, above)| (below, root, above))

@@ -137,14 +137,15 @@ fn is_quotable(text: &[u8]) -> bool {
     text.iter().all(is_known) && text.last() != Some(&b' ')
 }
 
-/// Returns true if an unquoted boundary contains only characters of a boundary (RFC 2046 section 5.1.1), and
-/// none that starts another element of the field. It need not be a token: the standard requires quotes around
-/// other boundaries, but many clients omit them.
+/// Returns true if an unquoted boundary contains only characters of a boundary (RFC 2046 section 5.1.1), and none that
+/// starts another element of the field. The boundary need not be a token. The standard requires quotes around a
+/// boundary that is no token, but many clients omit the quotes.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| is_token(byte) || b",/:=?".contains(byte))
 }
 
-/// The start of a boundary that is left if a parser reads it as a token; `None` if that is all of it.
+/// The start of a boundary that a parser keeps if it reads the boundary as a token; `None` if it keeps the whole
+/// boundary.
 fn cut(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().position(|byte| !is_token(byte))?;
     text.get(..end).filter(|cut| !cut.is_empty())

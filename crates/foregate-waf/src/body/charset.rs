@@ -84,8 +84,8 @@ pub(crate) fn unclear(field: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// The charset at the start of a text, if it is a token, in quotes or not, and the text after it cannot
-/// belong to it.
+/// The charset at the start of a text: a token, in quotes or not, before a semicolon or the end of the text. `None` for
+/// any other text.
 fn value_of(text: &[u8]) -> Option<&[u8]> {
     let quote = text.first().copied().filter(|byte| matches!(byte, b'"' | b'\''));
     let text = if quote.is_some() { &text[1..] } else { text };

@@ -203,8 +203,8 @@ impl Disposition {
                     bytes.next();
                 }
                 (byte, _) if byte == quote => {
-                    // Some parsers read a backslash before the closing quote as its escape, even if another backslash escapes
-                    // that one.
+                    // Some parsers take a backslash before the closing quote for an escape of the quote, even if
+                    // another backslash escapes that backslash.
                     self.invalid_quoting |= text[..=at].ends_with(b"\\\\");
                     return Ok((value, &text[at + 2..]));
                 }

@@ -16,10 +16,10 @@ use super::sink::{BodyError, BodyLimits, File, Sink};
 use super::transfer::{self, TransferContent};
 use super::typed::TypedPart;
 
-/// The number of parts that may exceed the limits of arguments and files together. With more parts, the pass
-/// ends.
+/// The number of parts that a form may have beyond the sum of the limits of arguments and of files. With more parts,
+/// the pass ends.
 const SPARE_PARTS: usize = 100;
-/// The deepest nesting of multipart bodies. A part that is a multipart body beyond it is an error.
+/// The deepest nesting of multipart bodies. A multipart body inside the deepest one is an error.
 const LEVELS: usize = 4;
 
 /// The errors of a form; most fields are those of the variables `MULTIPART_*`.
@@ -104,8 +104,8 @@ impl Multipart {
 /// Splits a form: texts become arguments, and parts with a file name become files. If `whole` is false, an
 /// early end is no error.
 ///
-/// An error in a part does not end the pass. The content is then emitted as an argument, with an empty name
-/// if the part has none, so that nothing is hidden from rules.
+/// An error in a part does not end the pass. The content of the part is then emitted as an argument, with an empty name
+/// if the part has no name, so that nothing is hidden from rules.
 pub fn multipart(
     content_type: &[u8],
     body: &[u8],
@@ -367,7 +367,7 @@ impl<'a> FormReader<'a> {
         }
     }
 
-    /// Emits the part whose content ends at `end`.
+    /// Emits the part with content that ends at `end`.
     fn finish(&mut self, end: usize, whole: bool) {
         let (header, content) = match std::mem::replace(&mut self.place, FormPlace::Behind) {
             FormPlace::Before | FormPlace::Behind => return,

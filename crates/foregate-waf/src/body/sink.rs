@@ -31,7 +31,8 @@ pub trait Sink {
         let _ = filename;
     }
 
-    /// A header line of a form's part without its end, unfolded. The part's name is empty if it has none.
+    /// Receives a header line of a form's part, unfolded and without its line end. `part` is the name of the part, or
+    /// empty.
     fn part_header(&mut self, part: &[u8], line: &[u8]) {
         let _ = (part, line);
     }
@@ -85,8 +86,8 @@ pub struct BodyLimits {
     pub depth: usize,
     /// The most files of a form; further files are left out. Default: 100, as for `SecUploadFileLimit`.
     pub files: usize,
-    /// If true, some files are emitted as arguments too, because some programs read them as texts: files whose
-    /// name is unquoted or follows no space, and files without a `Content-Type`. Default: false, since client
+    /// If true, some files are emitted as arguments too, because some programs read them as texts: files with a name
+    /// that is unquoted or follows no space, and files without a `Content-Type`. Default: false, since client
     /// libraries send such files.
     pub unclear_files: bool,
 }

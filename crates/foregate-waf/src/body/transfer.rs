@@ -37,8 +37,8 @@ pub(super) fn decode<'a>(encoding: &[u8], content: &'a [u8]) -> TransferContent<
     }
 }
 
-/// Decodes base64, if it consists of letters, line ends, and padding at the end only: all decoders read such
-/// a text alike.
+/// Decodes base64 if the text has only letters of base64, white space, and padding at the end: all decoders read such a
+/// text alike.
 fn base64(content: &[u8]) -> Option<Vec<u8>> {
     let letters: Vec<u8> =
         content.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | b' ' | b'\t')).collect();

@@ -26,8 +26,8 @@ pub fn urlencoded(text: &[u8], separator: u8, limits: &BodyLimits, sink: &mut dy
             break;
         }
         let Some(end) = memchr(b';', pair).filter(|_| separator == b'&') else { continue };
-        // The first argument has been emitted already. If it ends at the `;`, its value is shorter, which is another
-        // reading.
+        // The first argument has been emitted already. For parsers that end it at the `;`, its value is shorter, so
+        // that value is emitted too.
         let first = end == 0 || !pair[..end].contains(&b'=') || reader.pair(&pair[..end], true);
         let others = pair[end + 1..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii_start);
         if !first || !others.filter(|other| other.contains(&b'=')).all(|other| reader.pair(other, false)) {
@@ -45,8 +45,8 @@ struct UrlencodedReader<'a> {
 }
 
 impl UrlencodedReader<'_> {
-    /// Emits an argument or, if `again`, another reading of the last argument's value. Returns false if there are
-    /// too many.
+    /// Emits an argument or, if `again`, the value that other parsers read for the last argument. Returns false if
+    /// there are too many arguments.
     fn pair(&mut self, pair: &[u8], again: bool) -> bool {
         let Some(left) = self.left.checked_sub(1) else {
             self.outcome.over_limit = true;

@@ -57,10 +57,10 @@ pub fn xml(
 /// The longest path to an element, bytes; a longer one is an error.
 const MAX_PATH: usize = 8192;
 
-/// Prefixes, in small letters, of encodings in which every byte below 0x80 is the ASCII character. Shift_JIS,
-/// GBK, GB 18030, Big5 and their Windows code pages are missing, because the second byte of a character may
-/// be `]` or a letter. In EUC, both bytes are above 0x80. The Korean Windows code page is an exception, since
-/// it uses letters, and so is `euc-cn`, which means GBK to some parsers.
+/// Prefixes, in small letters, of encodings in which every byte below 0x80 is the ASCII character. Shift_JIS, GBK, GB
+/// 18030, Big5 and their Windows code pages are missing, because the second byte of a character may be `]` or a letter.
+/// The EUC encodings are listed, because both bytes of a character are above 0x80. Two of their relatives are missing:
+/// the Korean Windows code page, in which a second byte may be a letter, and `euc-cn`, which means GBK to some parsers.
 const LIKE_ASCII: &[&[u8]] = &[
     b"utf-8",
     b"utf8",
@@ -287,7 +287,7 @@ impl<'a> XmlReader<'a> {
         }
     }
 
-    /// Emits a quoted text in a document type, up to `end`, as an attribute and as a text. It may be an entity,
+    /// Emits a quoted text in a document type, up to `end`, as an attribute and as a text. The text may be an entity,
     /// or the default value of an attribute.
     fn declared(&mut self, end: usize) -> Result<(), XmlFault> {
         self.one_more()?;
@@ -360,7 +360,7 @@ impl<'a> XmlReader<'a> {
     }
 
     /// Decodes the text before `end`. Returns true if `decoded` holds the result, and false if the text has no
-    /// references. On an error, the reader stops at it.
+    /// references. On an error, the reader stops at the position of the error.
     fn decode(&mut self, end: usize) -> Result<bool, XmlFault> {
         let text = &self.body[self.at..end];
         if let Some(wrong) = text.iter().position(|byte| *byte < b' ' && !is_white(*byte)) {

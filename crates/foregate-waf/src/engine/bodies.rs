@@ -127,8 +127,8 @@ impl Intake<'_> {
             && self.plan.settings.request_body_limit_action == BeyondLimit::Reject
     }
 
-    /// Records that arguments were left out. For rules, the body is then unreadable, even if the arguments are
-    /// those of a query.
+    /// Records that arguments were left out. For rules, the body is then unreadable, even if the omitted arguments were
+    /// in the query.
     fn too_many(&mut self) {
         self.state.exceed(Over::Arguments);
         self.body_error("there is more than SecArgumentsLimit and the limits of parts allow");
@@ -140,8 +140,8 @@ impl Intake<'_> {
         self.body_error(why);
     }
 
-    /// The status with which the host refuses an unreadable body; `None` if the body is readable, or if a rule
-    /// checks this.
+    /// The status with which the host refuses an unreadable body; `None` if the body is readable, or if a rule checks
+    /// for unreadable bodies.
     pub(crate) fn refuses_unreadable(&self) -> Option<u16> {
         let limits = &self.plan.limits;
         let Unreadable::Deny(status) = limits.unreadable else { return None };
@@ -168,8 +168,8 @@ impl Intake<'_> {
         }
     }
 
-    /// Extracts names and values from a body of another type: many programs ignore the type. Syntax errors are
-    /// not reported, since the format is a guess; exceeded limits are.
+    /// Extracts names and values from a body for which neither a rule nor the type selects a parser: many programs
+    /// ignore the type. Syntax errors are not reported, since the format is a guess; exceeded limits are.
     fn guess_all(&mut self, body: &[u8], whole: bool) {
         let is_one = self.guess(body, whole);
         let field = type_of_body(&self.state.values);
@@ -198,8 +198,8 @@ impl Intake<'_> {
         }
     }
 
-    /// Parses a body that begins like JSON or XML and returns true if it is. Values that a lenient parser would find in invalid JSON
-    /// are emitted too.
+    /// Parses a body that begins like JSON or XML. Returns true if the body is JSON or XML. Values that a lenient
+    /// parser would find in invalid JSON are emitted too.
     fn guess(&mut self, body: &[u8], whole: bool) -> bool {
         if let Some(text) = body::narrowed(body) {
             // The declaration is removed: it names the original encoding, and the text is now in UTF-8.
@@ -270,8 +270,8 @@ impl Intake<'_> {
         }
         if let Err(error) = outcome {
             self.unreadable(&error.to_string());
-            // Other parsers read the values beyond the limit, which rules have not seen. This exceeds the budget,
-            // whether rules check for errors or not.
+            // Other parsers read the values beyond the limit, which rules have not seen. This counts as exceeding the
+            // budget, whether rules check for errors or not.
             if error.is_limit() {
                 self.state.exceed(Over::Arguments);
             }

@@ -38,7 +38,8 @@ impl Intake<'_> {
         }
     }
 
-    /// Adds the other readings of a quoted value that begins at `from`, and that ends at `end` for parsers that split at semicolons.
+    /// Adds the further values that some parsers read for a quoted value. The quoted value begins at `from`; for
+    /// parsers that split at semicolons, it ends at `end`.
     fn quoted_cookie(&mut self, name: Span, field: &[u8], from: usize, end: usize) {
         let rest = &field[from..];
         let closed = closing_quote(rest);

@@ -98,7 +98,7 @@ fn scan_alone(state: &mut State, phase: &PhasePlan, value: Span, wanted: &[u64])
     keep_row(state, phase, row)
 }
 
-/// Activates the steps of the candidates in a row and returns the row. An empty row is removed; then returns 0.
+/// Activates the steps of the candidates in a row and returns the row. If the row is empty, removes it and returns 0.
 fn keep_row(state: &mut State, phase: &PhasePlan, row: usize) -> u32 {
     if state.words[row..].iter().all(|word| *word == 0) {
         state.words.truncate(row);
@@ -147,7 +147,7 @@ fn scan_forms(state: &mut State, phase: &PhasePlan, interest: &Interest, unit: &
     let row = state.words.len();
     state.words.resize(row + words, 0);
     state.scratch.hits.clear();
-    // The hits of the value itself, if a candidate needs them. Forms with the same text share them.
+    // The hits of the value itself, if a candidate needs them. Forms that are equal to the value share these hits.
     let mut own = UNSCANNED;
     let mut work = 0;
     let found = &mut state.scratch.found;

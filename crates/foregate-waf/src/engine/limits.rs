@@ -6,13 +6,13 @@ pub struct TransactionLimits {
     /// The largest number of request or response fields; rules do not see further ones, which counts as exceeding the
     /// budget. Default 1,000.
     pub fields: usize,
-    /// The work of one transaction, in bytes that patterns look at. A value of 100 bytes to which 30 rules apply
-    /// their operators counts as 3,000, and each of these looks costs [`LOOK`] more. Default 64 Mi.
+    /// The work of one transaction, in bytes that patterns look at. A value of 100 bytes to which 30 rules apply their
+    /// operators counts as 3,000, plus [`LOOK`] for each of the 30 operators. Default 64 Mi.
     pub work: u64,
-    /// The largest amount of text of one transaction, bytes: received text, transformed values and variables set
-    /// by rules. Bodies raise this limit: by [`BODY_TEXT`] for each byte, and by a quarter of that for each byte
-    /// beyond a MiB. A transaction with more text is over its budget. Default 4 MiB: with the Core Rule Set on
-    /// its highest level, a head of 64 KiB needs up to 1.5 MiB.
+    /// The largest amount of text of one transaction, bytes: received text, transformed values and variables set by
+    /// rules. A body raises this limit: each byte of its first MiB by [`BODY_TEXT`], and each further byte by a quarter
+    /// of [`BODY_TEXT`]. A transaction with more text is over its budget. Default 4 MiB. With the Core Rule Set on its
+    /// highest level, a head of 64 KiB needs up to 1.5 MiB.
     pub text: usize,
     /// The most variables of `TX` that rules set under names made from the request, and the most variables of
     /// `ENV` that rules set. Further variables are not set, which counts as exceeding the budget. Default 2,000.
@@ -39,8 +39,8 @@ pub struct TransactionLimits {
 /// The fixed cost of applying one operator to a value, in units of [`TransactionLimits::work`].
 pub const LOOK: u64 = 32;
 
-/// After this much work, in units of [`TransactionLimits::work`], a transaction yields the thread to other
-/// tasks. It takes some tens of microseconds.
+/// After this much work, in units of [`TransactionLimits::work`], a transaction yields the thread to other tasks. This
+/// work takes some tens of microseconds.
 pub(super) const TURN: u64 = 32 << 10;
 
 /// The bytes of text that each byte of a body may produce: the body itself, its arguments, and their
@@ -48,7 +48,7 @@ pub(super) const TURN: u64 = 32 << 10;
 pub const BODY_TEXT: usize = 32;
 
 /// The length of a body, in bytes, up to which [`BODY_TEXT`] applies. Further bytes count less, because long
-/// bodies are mostly files, whose contents are not transformed.
+/// bodies are mostly files, and the contents of files are not transformed.
 pub(super) const BODY_TEXT_OF: usize = 1 << 20;
 pub(super) const LONG_BODY_TEXT: usize = 8;
 
@@ -56,8 +56,8 @@ pub(super) const LONG_BODY_TEXT: usize = 8;
 /// path, so these names can become long. A request with more is over its budget for text.
 pub const NAMES: usize = 1 << 20;
 
-/// The most variables of `ENV` that the host of a transaction sets. Those that rules set have a limit of
-/// their own, [`TransactionLimits::variables`].
+/// The most variables of `ENV` that the host of a transaction sets. The variables of `ENV` that rules set have a limit
+/// of their own, [`TransactionLimits::variables`].
 pub const ENVIRONMENT: usize = 64;
 
 /// The treatment of a transaction that needs more than its budget.

@@ -10,10 +10,10 @@ use super::secrets::{HIDDEN, hide_pairs_and, is_name};
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
 
-/// The most masked names. If there are more, every value is masked whose name could be one of them.
+/// The most masked names. If there are more, a value is masked if its name could be one of them.
 const NAMES: usize = 4_096;
-/// The most masked names with unusual characters, each of which is searched for at every byte. If there are
-/// more, every value is masked whose name could be one of them.
+/// The most masked names with unusual characters, each of which is searched for at every byte. If there are more, a
+/// value is masked if its name could be one of them.
 const ODD: usize = 64;
 
 /// A part of a transaction that is not shown at all.
@@ -53,7 +53,7 @@ pub(crate) struct Masks {
     arguments: HashSet<Box<[u8]>>,
     request_fields: HashSet<Box<[u8]>>,
     response_fields: HashSet<Box<[u8]>>,
-    /// The names of arguments as they appear in bodies. For an argument with a JSON path, this is also the path's
+    /// The names of arguments as they appear in bodies. An argument with a JSON path adds a second name, the path's
     /// last part.
     keys: HashSet<Box<[u8]>>,
     /// The names with characters that [`is_name`] rejects.
@@ -305,8 +305,8 @@ impl Run<'_> {
     }
 }
 
-/// Splits a full name into variable and name. For an element of `MATCHED_VARS`, returns those of the original
-/// value.
+/// Splits a full name into variable and name. For an element of `MATCHED_VARS`, returns the variable and name of the
+/// original value.
 pub(super) fn origin(mut label: &[u8]) -> Option<(Variable, &[u8])> {
     loop {
         let colon = memchr::memchr(b':', label).unwrap_or(label.len());

@@ -25,9 +25,11 @@ fn is_odd(field: &[u8]) -> bool {
     field.first().is_some_and(|first| !is_token(first)) || field.iter().any(is_odd)
 }
 
-/// Returns true if a parameter contains the name of another type, which some programs use instead. There are
-/// exceptions: a form's boundary is arbitrary text, XML is never read as another type, `json` in a parameter
-/// of JSON is the same type, and parameters of other multipart types (RFC 2387) describe their content.
+/// Returns true if a parameter contains the name of another type, which some programs use instead. Exceptions are:
+/// - the boundary of a form, which is arbitrary text;
+/// - the parameters of XML, which is never read as another type;
+/// - `json` in a parameter of JSON, which is the same type;
+/// - the parameters of other multipart types (RFC 2387), which describe their content.
 fn names_another(lower: &[u8]) -> bool {
     let kind = media_type(lower);
     let is_form = kind == b"multipart/form-data";

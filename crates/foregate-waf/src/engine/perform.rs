@@ -137,7 +137,8 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// The value to set if a variable is set to the value of another variable. An unset one gives the empty text.
+    /// The value to set if a variable is set to the value of another variable. If the other variable is unset, this is
+    /// the empty text.
     fn copied(&mut self, value: Value) -> Value {
         match value {
             Value::Unset => Value::Text(Span::EMPTY),

@@ -129,8 +129,8 @@ pub(crate) enum Effect {
 #[derive(Debug)]
 pub(crate) struct Removal {
     pub(crate) rules: Box<Bits>,
-    /// The last phase and rule at which the folded plan relies on one of these rules without running it. If they
-    /// are removed before that, the transaction continues with the plain plan.
+    /// The last phase and rule at which the folded plan relies on one of these rules without running it. If the rules
+    /// are removed before that point, the transaction continues with the plain plan.
     pub(crate) unfolds: Option<(Phase, usize)>,
 }
 

@@ -85,9 +85,9 @@ pub struct Report {
     pub would: Verdict,
     /// The limit of the budget that was exceeded, if any.
     pub over: Option<Over>,
-    /// The limit that the request's body exceeded, if nothing had been decided before. The request was denied for
-    /// it, or a blocking host would have denied it; neither is true if a rule has switched the engine to
-    /// detection. See [`deny_for`](super::Transaction::deny_for).
+    /// The limit that the request's body exceeded, if nothing had been decided before. Because of the limit, the
+    /// request was denied, or a blocking host would have denied the request. Neither is the case if a rule has switched
+    /// the engine to detection. See [`deny_for`](super::Transaction::deny_for).
     pub beyond: Option<&'static str>,
     /// The reason why rules could not read the request's body, if the host has denied the request for it or would
     /// have.
@@ -342,7 +342,8 @@ impl<'a> View<'a> {
         self.state.hiding = secret;
         self.gather_secrets();
         let before = self.state.values.text.len();
-        // Secrets are masked afterwards, which shortens the text. Twice the limit leaves enough to show.
+        // Secrets are masked afterwards, which shortens the text. Twice the shown length is therefore read, so that
+        // enough is left to show.
         self.state.piece = plan.limits.message.saturating_mul(2);
         let message = compiled.message.as_ref().map(|text| self.told(text));
         let data = compiled.data.as_ref().map(|text| self.told(text));
@@ -438,7 +439,7 @@ impl<'a> View<'a> {
         let mut label = Vec::new();
         let limit = self.plan.limits.shown;
         self.push_label(found.variable, found.name, limit + 1, &mut label);
-        // A variable without a name, such as a body, may contain secrets: only these are hidden, unless the whole
+        // A variable without a name, such as a body, may contain secrets. Only the secrets are hidden, unless the whole
         // value is a secret.
         let is_whole = match found.variable {
             Variable::MatchedVar => true,

@@ -97,8 +97,8 @@ impl<'p> Run<'p> {
         None
     }
 
-    /// Returns true if a rule reads only named variables of `TX`, without a search. Such rules add up a score and
-    /// compare it. They run even when all work is spent.
+    /// Returns true if a rule reads only named variables of `TX`, and its operators do not search texts. Such rules add
+    /// up a score and compare it. They run even when all work is spent.
     fn is_cheap(&self, rule: usize) -> bool {
         let named =
             |target: &PlanTarget| target.source == ValueSource::Tx && matches!(target.pick, Pick::Name(..));
@@ -456,8 +456,8 @@ impl Look<'_, '_> {
         if matched.len() < self.run.view.plan.limits.matched_values {
             matched.push(found);
         } else {
-            // The list is full, so the last entry is replaced. A later link may miss a value, which is why the budget is
-            // exceeded.
+            // The list is full, so the last entry is replaced. A later link may then miss a value, so the budget counts
+            // as exceeded.
             if let Some(last) = matched.last_mut() {
                 *last = found;
             }

@@ -16,7 +16,7 @@ use crate::transform::Transformation;
 /// The replacement for a hidden value.
 pub(crate) const HIDDEN: &[u8] = b"***";
 
-/// Header fields whose values are secret.
+/// Header fields with secret values.
 const FIELDS: &[&[u8]] = &[
     b"authorization",
     b"proxy-authorization",
@@ -85,7 +85,7 @@ const NAMES: &[&str] = &[
     "cvv",
 ];
 
-/// Finds [`NAMES`] in any case with one search, because each name in a log line is checked. It cannot be
+/// Finds [`NAMES`] in any case with one search, because each name in a log line is checked. The automaton cannot be
 /// `None` for such a list; if it were, every value would be hidden.
 static PARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let mut builder = AhoCorasick::builder();
@@ -120,8 +120,8 @@ const WORDS: &[&[u8]] = &[
     b"iban",
 ];
 
-/// Some forms and JSON objects have the name of a value in a neighbouring value, as in `{"name": "password",
-/// "value": "x"}`. These are the last words of names under which the name is found.
+/// Some forms and JSON objects have the name of a value in a neighbouring value, as in `{"name": "password", "value":
+/// "x"}`. These are the last words by which such a neighbour is recognised; in the example, `name`.
 const NAMING: &[&[u8]] =
     &[b"name", b"key", b"field", b"id", b"param", b"parameter", b"label", b"header", b"type", b"k", b"n"];
 /// The last words of names under which the value itself is found: see [`NAMING`].
@@ -276,7 +276,7 @@ const SECRET_START: usize = 16;
 /// Searching one byte of text for this many secrets costs one unit of work.
 const SEARCHED: usize = 8;
 
-/// Families whose values may be secrets, and the variable that stands for each.
+/// Families with values that may be secrets, and the variable that stands for each.
 const FAMILIES: &[(Family, Variable)] = &[
     (Family::Headers, Variable::RequestHeaders),
     (Family::ResponseHeaders, Variable::ResponseHeaders),
@@ -285,7 +285,7 @@ const FAMILIES: &[(Family, Variable)] = &[
     (Family::FileContents, Variable::FilesTmpContent),
 ];
 
-/// The variable that stands for the values of a family; `None` if there are no secrets among them.
+/// The variable that stands for the values of a family; `None` if values of this family are never secrets.
 pub(crate) fn variable_of(family: Family) -> Option<Variable> {
     FAMILIES.iter().find(|(known, _)| *known == family).map(|(_, variable)| *variable)
 }
@@ -392,7 +392,7 @@ impl Secrets {
     }
 }
 
-/// The number of times that a text is decoded in search of names. Names that are encoded more often are not
+/// The number of times that a text is decoded in search of names. Names that are encoded more times than that are not
 /// recognised.
 const LAYERS: usize = 4;
 
@@ -498,8 +498,8 @@ fn password(text: &[u8]) -> Option<Range<usize>> {
     Some(found.start + 3..found.end + 3)
 }
 
-/// The position of the password in a text that begins with `NAME:PASSWORD@`, which must end within the first
-/// 2 * [`NAME`] bytes.
+/// The position of the password in a text that begins with `NAME:PASSWORD@`. The `@` must be within the first 2 *
+/// [`NAME`] bytes.
 fn userinfo(text: &[u8]) -> Option<Range<usize>> {
     let text = text.get(..2 * NAME).unwrap_or(text);
     let ends = |byte: &u8| {
@@ -620,9 +620,9 @@ fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// note on the place of a match.
 const BEHIND: &[&[u8]] = &[b"HTTP/", b"found within "];
 
-/// The length of the value that follows these signs. It ends at the closing quote or, without a quote, at the
-/// next separator of arguments, cookies, members or lines, or at one of [`BEHIND`]. Other blanks belong to
-/// the value.
+/// The length of the value at the start of `text`. `signs` are the characters before the value; the last of them may be
+/// its opening quote. The value ends at the closing quote or, without a quote, at the next separator of arguments,
+/// cookies, members or lines, or at one of [`BEHIND`]. Other blanks belong to the value.
 fn value_length(text: &[u8], signs: &[u8]) -> usize {
     let quote = signs.last().filter(|byte| matches!(byte, b'"' | b'\''));
     let mut escaped = false;

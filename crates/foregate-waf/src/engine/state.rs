@@ -115,7 +115,7 @@ impl Allowed {
 /// The most values of matches that are kept from one phase to the next.
 const MATCHED_ROOM: usize = 256;
 
-/// A quoted value whose closing quote is missing in its field. The origin may join the following `Cookie`
+/// A quoted value without a closing quote in its field. The origin may join the following `Cookie`
 /// fields to it.
 #[derive(Debug)]
 pub(crate) struct OpenCookie {
@@ -175,8 +175,9 @@ pub(crate) struct State {
     pub(crate) text_most: usize,
     /// The exceeded limit, if any.
     pub(crate) over: Option<Over>,
-    /// The limit that the request's body exceeded, if nothing had been decided before. The host has denied the
-    /// request for it, or would have. It is also set if rules let the engine only detect; then neither is true.
+    /// The limit that the request's body exceeded, if nothing had been decided before. Because of the limit, the host
+    /// has denied the request, or would have denied it. If rules have switched the engine to detection, the limit is
+    /// recorded as well, although no host would have denied the request.
     pub(crate) beyond: Option<&'static str>,
     /// The reason why rules cannot read the request's body, if they cannot.
     pub(crate) unreadable: Option<String>,

@@ -27,8 +27,8 @@ const ELEMENT: usize = 128;
 const KEY: usize = 1_024;
 /// Prefix of the digest of a long key.
 const DIGEST: &[u8] = b"sha1\0";
-/// The number of records in the list of those that expire first. The list is made at most once a second from
-/// all records. If more new records than this need room within that second, arbitrary ones are replaced.
+/// The number of records in the list of those that expire first. The list is made at most once a second from all
+/// records. If more new records than this need room within that second, arbitrary old records are replaced.
 const NEXT: usize = 1_024;
 /// The number of shards of a collection; each has a lock of its own.
 const SHARDS: usize = 16;
@@ -120,7 +120,7 @@ impl Store {
         self.shards[key.0 as usize][at].lock()
     }
 
-    /// The elements of a record whose names are picked, in the order in which they were added. Also returns the
+    /// The elements of a record with picked names, in the order in which they were added. Also returns the
     /// number of all elements of the record.
     pub(crate) fn elements(
         &self,

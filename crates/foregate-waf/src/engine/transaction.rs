@@ -32,9 +32,9 @@ pub struct Options {
     pub dry_run: bool,
 }
 
-/// One request and its response as rules see them. The host supplies the parts in order and asks for the verdict after each;
-/// skipped phases run in between, without values. After a verdict other than
-/// [`Verdict::Pass`], phases 1 to 4 decide nothing more; [`log`](Self::log) runs the last one.
+/// One request and its response as rules see them. The host supplies the parts in order and asks for the verdict after
+/// each; phases that the host skips still run in their order, without values. After a verdict other than
+/// [`Verdict::Pass`], phases 1 to 4 decide nothing more; [`log`](Self::log) runs phase 5.
 ///
 /// The transaction owns all of its data, so it can move to another thread and back.
 pub struct Transaction {
@@ -103,11 +103,11 @@ impl Transaction {
         self.intake().request_line(method, target, protocol);
     }
 
-    /// Sets the normal form of the target, which is sent to the origin. To be called after the request line. If
-    /// the normal form differs from the form that the client sent, `REQUEST_URI`, `REQUEST_FILENAME`,
-    /// `REQUEST_BASENAME` and `PATH_INFO` have two values, and a rule matches if one of the two does. A rule that
-    /// exempts requests uses the normal form alone. Such rules have `allow`, `skipAfter`, `ctl:ruleRemoveById`
-    /// and the like, or only set variables of `TX` to fixed values.
+    /// Sets the normal form of the target, which is sent to the origin. To be called after the request line. If the
+    /// normal form differs from the form that the client sent, `REQUEST_URI`, `REQUEST_FILENAME`, `REQUEST_BASENAME`
+    /// and `PATH_INFO` have two values, and it is enough for a rule if one of the two values matches. A rule that
+    /// exempts requests uses the normal form alone. Such rules have `allow`, `skipAfter`, `ctl:ruleRemoveById` and the
+    /// like, or only set variables of `TX` to fixed values.
     pub fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
         self.intake().normal_target(path, query);
     }
@@ -148,8 +148,8 @@ impl Transaction {
         self.state.give_way = call;
     }
 
-    /// Sets a variable of `ENV`, like `setenv`, before the first phase. With these, the host passes facts to
-    /// rules. At most [`ENVIRONMENT`] variables.
+    /// Sets a variable of `ENV`, like `setenv`, before the first phase. With such variables, the host passes facts to
+    /// rules. It may set at most [`ENVIRONMENT`] of them.
     pub fn environment(&mut self, name: &[u8], value: &[u8]) {
         if self.state.env.len() < ENVIRONMENT {
             let text = &mut self.state.values.text;
@@ -168,9 +168,9 @@ impl Transaction {
         would.verdict.clone().or_else(over).unwrap_or(Verdict::Pass)
     }
 
-    /// The ids of all rules that would have stopped the transaction so far, in ascending order;
-    /// [`would`](Self::would) tells only the first rule. They begin with a 0 if the transaction would have been
-    /// stopped for its budget or a limit.
+    /// The ids of all rules that would have stopped the transaction so far, in ascending order; [`would`](Self::would)
+    /// tells only the first rule. The list begins with a 0 if the transaction would have been stopped for its budget or
+    /// a limit.
     pub fn would_stop(&self) -> Vec<RuleId> {
         let would = &self.state.would;
         let limit = would.limited || would.over.is_some();
@@ -207,7 +207,7 @@ impl Transaction {
         }
     }
 
-    /// Denies a request whose body is unreadable, unless the rules check for unreadable bodies themselves or use
+    /// Denies a request with an unreadable body, unless the rules check for unreadable bodies themselves or use
     /// no body.
     fn refuse_unreadable(&mut self) -> Verdict {
         if self.request_body_limit().is_none() {
@@ -220,16 +220,16 @@ impl Transaction {
         self.verdict()
     }
 
-    /// Denies a request whose body exceeds the limit, if `SecRequestBodyLimitAction` demands it.
+    /// Denies a request with a body that exceeds the limit, if `SecRequestBodyLimitAction` demands it.
     fn reject_body(&mut self) {
         if self.engine.plan.settings.request_body_limit_action == BeyondLimit::Reject {
             self.deny_for("SecRequestBodyNoFilesLimit");
         }
     }
 
-    /// Denies the request with 413 because its body exceeds this limit, if the host lets rules stop requests.
-    /// Otherwise the denial is recorded as hypothetical. If a rule has switched the engine off or to detection,
-    /// there is neither; in detection, the report still tells the limit.
+    /// Denies the request with 413 because its body exceeds this limit, if the host lets rules stop requests. Otherwise
+    /// the denial is recorded as hypothetical. If a rule has switched the engine off or to detection, the request is
+    /// not denied, and no denial is recorded. In detection, the report still tells the limit.
     pub fn deny_for(&mut self, limit: &'static str) -> Verdict {
         if self.deny(413) {
             self.state.beyond = Some(limit);

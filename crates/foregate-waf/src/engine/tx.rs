@@ -115,7 +115,7 @@ pub(crate) fn leading_number(text: &[u8]) -> i64 {
     number
 }
 
-/// A variable whose name was made from the request.
+/// A variable with a name that was made from the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MadeVariable {
     /// The name in its original form.
@@ -178,8 +178,8 @@ impl Variables {
         self.find_made(name, text).map_or(Value::Unset, |at| self.made[at].value)
     }
 
-    /// Sets the variable with a name made from the request. Returns false if it is new and there are `limit`
-    /// already.
+    /// Sets the variable with a name made from the request. Returns false if the variable is new and there are already
+    /// `limit` such variables.
     pub(crate) fn set_made(&mut self, name: Span, value: Value, text: &Text, limit: usize) -> bool {
         if let Some(at) = self.find_made(text.get(name), text) {
             self.made[at].value = value;
@@ -194,8 +194,8 @@ impl Variables {
         true
     }
 
-    /// A hash of a name, in which case does not matter. If two names of a transaction have the same hash, the
-    /// index finds only the later one.
+    /// A hash of a name, regardless of case. If two names of a transaction have the same hash, the index finds only the
+    /// later one.
     fn hash(&self, name: &[u8]) -> u64 {
         use std::hash::{BuildHasher, Hasher};
         let mut hasher = self.hasher.build_hasher();

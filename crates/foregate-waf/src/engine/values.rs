@@ -150,10 +150,10 @@ pub(crate) struct Unit {
     pub(crate) known: u16,
     /// The number of the interest that applies to the value in the current phase.
     pub(crate) interest: u16,
-    /// The position of its transformed values in the phase's list. [`UNCHANGED`] if each of them is the value
-    /// itself, and [`UNFED`] if they were not prepared.
+    /// The position of the value's transformed forms in the phase's list. [`UNCHANGED`] if each form is equal to the
+    /// value, and [`UNFED`] if the forms were not prepared.
     pub(crate) forms: u32,
-    /// The position of its candidates in the phase's list of words; [`UNFED`] if they were not computed.
+    /// The position of the value's candidates in the phase's list of words; [`UNFED`] if they were not computed.
     pub(crate) candidates: u32,
 }
 

@@ -4,8 +4,9 @@ use super::state::Allowed;
 use super::verdict::Verdict;
 use crate::model::{AllowScope, EngineMode, Phase, RuleId};
 
-/// The verdict that a blocking host would have applied. In detection, all rules run and are reported. Rules
-/// that a blocking host would have skipped do not count here, nor rules while the engine would only detect.
+/// The verdict that a blocking host would have applied. In detection, all rules run and are reported. Two kinds of
+/// rules do not count here: rules that a blocking host would have skipped, and rules that run while its engine would
+/// only detect.
 #[derive(Debug)]
 pub(crate) struct Would {
     /// The mode that the engine would be in.

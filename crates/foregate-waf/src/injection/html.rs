@@ -173,8 +173,8 @@ impl<'a> Html<'a> {
         self.emit(HtmlToken::TagEnd, 1, 0, if at_end { TokenizerState::End } else { TokenizerState::Text })
     }
 
-    /// Skips white space and returns the next byte. libinjection takes `\xff` for the end of the input, and so
-    /// does this.
+    /// Skips white space and returns the next byte. Like libinjection, this function takes `\xff` for the end of the
+    /// input.
     fn skip_white(&mut self) -> Option<u8> {
         let rest = self.rest();
         let white = rest.iter().take_while(|byte| is_white(**byte)).count();
@@ -313,7 +313,7 @@ impl<'a> Html<'a> {
         self.bogus_comment()
     }
 
-    /// Reads a comment up to `-->` or `-!>`. Zero bytes are allowed after the first dash of these.
+    /// Reads a comment up to `-->` or `-!>`. Zero bytes are allowed after the first dash.
     fn comment(&mut self) -> HtmlPiece<'a> {
         let rest = self.rest();
         for dash in memchr_iter(b'-', rest) {

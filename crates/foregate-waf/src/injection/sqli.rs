@@ -46,8 +46,8 @@ impl std::fmt::Debug for Fingerprint {
     }
 }
 
-/// Returns a fingerprint if the input would change an SQL statement when it is inserted there, either by
-/// itself or after an opening quote.
+/// Returns a fingerprint if the input would change an SQL statement into which it is inserted, either as it is or after
+/// an opening quote.
 pub fn sqli(input: &[u8]) -> Option<Fingerprint> {
     if is_one_token(input) {
         return None;
@@ -59,7 +59,7 @@ pub fn sqli(input: &[u8]) -> Option<Fingerprint> {
     })
 }
 
-/// Returns true for a single word or number, the form of most values: no injection has one token.
+/// Returns true for a single word or number. Most values have this form, and no injection consists of one token.
 fn is_one_token(input: &[u8]) -> bool {
     match input.first() {
         None => true,

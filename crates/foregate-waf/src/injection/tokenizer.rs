@@ -367,8 +367,8 @@ impl<'a> Tokenizer<'a> {
                 kind = TokenKind::Bareword;
             }
         }
-        // Oracle's suffixes `d` and `f` belong to the number, unless they begin a word. In `1fUNION`, the suffix is
-        // followed by a word of its own.
+        // Oracle's suffixes `d` and `f` belong to the number before the end of the input, white space, `;` or `u`.
+        // Before any other character, they begin a word. In `1fUNION`, `f` is a suffix and `UNION` is the next word.
         if let [b'd' | b'D' | b'f' | b'F', after @ ..] = &rest[len..]
             && after.first().is_none_or(|next| is_white(*next) || matches!(next, b';' | b'u' | b'U'))
         {

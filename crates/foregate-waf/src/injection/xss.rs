@@ -16,7 +16,7 @@ enum Attribute {
     Harmless,
     /// The value is a script, whatever it contains.
     Script,
-    /// The value is an address, whose scheme may run a script.
+    /// The value is an address; its scheme may run a script.
     Address,
     /// The value is the name of another attribute.
     Name,

@@ -176,8 +176,8 @@ pub enum Ctl {
     RuleEngine(EngineMode),
     /// `ruleRemoveById`, `ruleRemoveByTag`, `ruleRemoveByMsg`: these rules do not run.
     RemoveRules(RuleSelection),
-    /// `ruleRemoveTargetById`, `ruleRemoveTargetByTag`, `ruleRemoveTargetByMsg`: these rules do not read these
-    /// values.
+    /// `ruleRemoveTargetById`, `ruleRemoveTargetByTag`, `ruleRemoveTargetByMsg`: the selected rules do not read the
+    /// excluded values.
     RemoveTarget(RuleSelection, Exclusion),
     /// `requestBodyAccess`
     RequestBodyAccess(bool),
@@ -247,7 +247,7 @@ impl RuleSelection {
 }
 
 impl TextMatch {
-    /// Returns true if the selection is valid: a pattern has to compile. Loading rejects invalid ones.
+    /// Returns true if the selection is valid: a pattern has to compile. Loading rejects invalid selections.
     pub fn compiles(&self) -> bool {
         match self {
             Self::Exact(_) => true,

@@ -173,7 +173,7 @@ pub struct Regex {
 }
 
 impl Regex {
-    /// A pattern whose syntax the caller has checked.
+    /// A pattern. The caller has checked its syntax.
     pub fn new(text: &str) -> Self {
         Self { text: text.into() }
     }

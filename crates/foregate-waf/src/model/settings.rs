@@ -20,7 +20,7 @@ pub struct Settings {
     pub request_body_in_memory_limit: u64,
     /// `SecRequestBodyNoFilesLimit`, in bytes, not counting the contents of uploaded files. Default: 1,048,576.
     pub request_body_no_files_limit: u64,
-    /// `SecRequestBodyLimitAction`: the treatment of requests with larger bodies. Default: reject.
+    /// `SecRequestBodyLimitAction`: the treatment of requests with bodies beyond the limit. Default: reject.
     pub request_body_limit_action: BeyondLimit,
     /// Set if the files contain `SecRequestBodyLimitAction`. This distinguishes a choice from the default.
     pub request_body_limit_action_said: bool,
@@ -36,9 +36,9 @@ pub struct Settings {
     pub response_body_access: bool,
     /// `SecResponseBodyLimit`, in bytes. Default: 524,288.
     pub response_body_limit: u64,
-    /// `SecResponseBodyLimitAction`: the treatment of responses with larger bodies. Default: reject.
+    /// `SecResponseBodyLimitAction`: the treatment of responses with bodies beyond the limit. Default: reject.
     pub response_body_limit_action: BeyondLimit,
-    /// `SecResponseBodyMimeType`: the types of responses whose bodies rules read, in small letters. Default:
+    /// `SecResponseBodyMimeType`: the types of responses with bodies that rules read, in small letters. Default:
     /// `text/plain` and `text/html`.
     pub response_body_types: Vec<Box<str>>,
     /// `SecCollectionTimeout`: the time in seconds after which an element of a persistent collection expires, if
@@ -103,7 +103,7 @@ pub enum EngineMode {
     DetectionOnly,
 }
 
-/// The treatment of a request or response whose body exceeds the limit.
+/// The treatment of a request or response with a body that exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeyondLimit {
     /// The body is rejected.
@@ -171,9 +171,9 @@ pub enum AuditEngine {
 pub struct AuditParts(u32);
 
 impl AuditParts {
-    /// All letters, in this order: header, head of the request, body of the request, intended head of the
-    /// response, intended body of the response, head of the response, body of the response, trailer, compact
-    /// body, files, rules, end.
+    /// The letters of all parts. They stand for, in this order: header, head of the request, body of the request,
+    /// intended head of the response, intended body of the response, head of the response, body of the response,
+    /// trailer, compact body, files, rules, end.
     pub const LETTERS: &str = "ABCDEFGHIJKZ";
 
     /// No part.

@@ -29,7 +29,7 @@ pub struct Exclusion {
 pub enum Selector {
     /// The values with this name, in any case.
     Name(Box<str>),
-    /// The values whose names match this pattern (`/PATTERN/`), in any case.
+    /// The values with names that match this pattern (`/PATTERN/`), in any case.
     Regex(Regex),
     /// The nodes that this XPath finds. Only for [`Variable::Xml`].
     XPath(XPath),

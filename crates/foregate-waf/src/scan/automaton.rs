@@ -12,7 +12,7 @@ const MAX_TEXTS: usize = 1024 * 1024;
 /// fastest, but needs some hundred bytes of memory for each byte of text. The form for more text needs a
 /// tenth of the memory, and twice the time.
 const MAX_TABLE: usize = 16 * 1024;
-/// The number of entries in a small cache of states whose matches have already been recorded in a pass; a
+/// The number of entries in a small cache of states with matches that have already been recorded in a pass; a
 /// power of two.
 const REMEMBERED: usize = 64;
 

@@ -32,8 +32,8 @@ impl ClassBytes {
         self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word |= other);
     }
 
-    /// Writes the class in the syntax of the `regex` crate, in which only its ranges have a special
-    /// meaning.
+    /// Writes the class in the syntax of the `regex` crate. All bytes are written as numbers, so that none has a
+    /// special meaning.
     pub(super) fn write(self, negated: bool, out: &mut String) {
         out.push_str(if negated { "[^" } else { "[" });
         let mut byte = 0u16;

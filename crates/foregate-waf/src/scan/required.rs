@@ -85,7 +85,7 @@ pub fn required(pattern: &Hir) -> Option<Literals> {
 
 type Set = Option<Rc<Literals>>;
 
-/// Sets of texts that hold for every match of a part of a pattern. `None` for a set that is not known.
+/// Sets of texts for a part of a pattern. Each set covers every match of the part; `None` if the set is not known.
 #[derive(Clone, Default)]
 struct Facts {
     /// The match is one of these texts.

@@ -14,7 +14,7 @@ pub trait Files {
     /// larger than `limit` bytes.
     fn read(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, String>;
 
-    /// The files whose paths match `pattern`, sorted. `*` and `?` stand for parts of names. It is no error if
+    /// The files with paths that match `pattern`, sorted. `*` and `?` stand for parts of names. It is no error if
     /// there are no such files.
     fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String>;
 }
@@ -47,7 +47,7 @@ impl<'f> Shelf<'f> {
         Self { files, data: Data::default(), bytes: 0 }
     }
 
-    /// The files whose paths match a pattern.
+    /// The files with paths that match a pattern.
     pub(super) fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String> {
         self.files.glob(pattern)
     }

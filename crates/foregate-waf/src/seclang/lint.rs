@@ -24,8 +24,8 @@ pub(super) fn lint(set: &RuleSet, findings: &mut Findings) {
     }
 }
 
-/// Warns of links that read only variables without values in their phase. Such a link never matches; if it is
-/// negated or counts values, its result is always the same.
+/// Warns of links that read only variables that have no values yet in the link's phase. Such a link never matches; if
+/// it is negated or counts values, its result is always the same.
 fn known_later(rule: &Rule, findings: &mut Findings) {
     for link in &rule.links {
         let first = link.targets.iter().map(|target| target.variable.known_from()).min();

@@ -4,8 +4,8 @@ use crate::model::{
     Action, Change, Ctl, Disruptive, Phase, Problem, Rule, RuleSet, Selector, Variable, WritableCollection,
 };
 
-/// The variable that the setup file of the Core Rule Set sets. Its rules check by it that the setup has been
-/// loaded.
+/// The variable that the setup file of the Core Rule Set sets. By this variable, the rules of the set check that the
+/// setup has been loaded.
 const SETUP: &str = "crs_setup_version";
 
 /// Finds the prerequisites that a set of rules lacks, each with the place of a rule that needs it and the

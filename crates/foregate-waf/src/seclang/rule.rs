@@ -70,7 +70,7 @@ pub(super) struct Drafts {
     chain: Option<Chain>,
 }
 
-/// A chain whose last rule has not been read yet.
+/// A chain before its last rule has been read.
 struct Chain {
     /// The links so far; `None` after an error in one of them.
     draft: Option<Draft>,

@@ -23,8 +23,8 @@ impl End {
     }
 }
 
-/// The end of a request for a verdict; `None` if the request continues. The client gets the transaction's id,
-/// so that operators can find the log lines.
+/// The way in which a verdict ends a request; `None` if the request continues. The client gets the transaction's id, so
+/// that operators can find the log lines.
 pub(super) fn end(verdict: Verdict, held: &HeldTransaction) -> Option<End> {
     match verdict {
         Verdict::Pass => None,

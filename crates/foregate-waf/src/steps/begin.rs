@@ -153,7 +153,7 @@ fn values_of_head(received: &Received<'_>) -> usize {
 /// Excludes the rules that do not run for this request. (Rules that never run have been removed already.) If
 /// a condition is in doubt, because an origin may read the path differently, the rule runs. The request then
 /// cannot evade the rule, and it is not refused because of the doubt. Returns the numbers of the `exclude`
-/// keys whose condition holds.
+/// keys with a condition that holds.
 pub(super) fn exclude(transaction: &mut Transaction, settings: &WafSettings, view: &View<'_>) -> Vec<usize> {
     let view = view.in_doubt(Doubt::Denies);
     let mut holding = Vec::new();

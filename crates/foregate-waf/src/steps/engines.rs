@@ -16,8 +16,8 @@ use crate::seclang::{Files, Source, load, needs};
 /// The most errors in rules that one message reports.
 const TOLD: usize = 8;
 
-/// The name, in place of a file name, for the rules that are made from the keys `exclude`. They come before
-/// all files.
+/// The name, in place of a file name, for the rules that are made from the keys `exclude`. These rules come before
+/// those of all files.
 const EXCLUDE: &str = "exclude";
 
 /// The settings of the configuration that are compiled into the rules.
@@ -149,7 +149,7 @@ impl Engines {
         Ok(made)
     }
 
-    /// Finds rules that are already compiled and whose files have not changed. Reads all of these files, so that
+    /// Finds rules that are already compiled, if their files have not changed. Reads all of these files, so that
     /// they are watched for changes.
     fn known(
         &self,

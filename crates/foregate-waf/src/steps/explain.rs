@@ -12,7 +12,7 @@ use crate::model::{EngineMode, RuleSet};
 pub struct ExplainedRequest {
     /// The transaction. Rules only detect, so that all that match are found.
     pub transaction: Transaction,
-    /// The keys `exclude` whose conditions hold for the request, as written.
+    /// The keys `exclude` with conditions that hold for the request, as written.
     pub excludes: Vec<String>,
     /// Further notes for the reader.
     pub notes: Vec<String>,
@@ -24,7 +24,7 @@ impl WafSettings {
         !self.only_detects()
     }
 
-    /// The rules from the files, with the changes by the other keys of `waf`. `None` if they cannot be read again.
+    /// The rules from the files, with the changes by the other keys of `waf`. `None` if the files cannot be read again.
     pub fn rule_set(&self) -> Option<RuleSet> {
         self.compiled.rules()
     }

@@ -25,7 +25,7 @@ fn stop(end: End, held: Box<HeldTransaction>) -> ResponseStop {
     EmitAnd { value: Some(held), stop }
 }
 
-/// The event for responses whose body rules would read but cannot, because its coding is not supported or
+/// The event for responses with a body that rules would read but cannot, because its coding is not supported or
 /// because the body is not in the coding that it declares.
 const UNREADABLE: &str = "unreadable";
 

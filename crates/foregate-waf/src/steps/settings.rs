@@ -27,7 +27,7 @@ const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Du
 /// The default size up to which a body is held in memory, bytes. For smaller bodies, a file would cost more
 /// than the memory.
 const IN_MEMORY: u64 = 1 << 20;
-/// The number of bytes that each value adds to the size of an input, when the choice is made if it is heavy.
+/// The number of bytes that each value adds to the size of an input, which decides if the input is heavy.
 const VALUE: usize = 64;
 /// The id of the rule for the first `exclude`. It is larger than the ids that rule sets use.
 const EXCLUDES: u64 = 4_294_960_000;
@@ -129,8 +129,8 @@ impl WafSettings {
         self.mode == EngineMode::DetectionOnly
     }
 
-    /// Chooses the thread for an input of this size: an input is heavy if its bytes and its number of values are
-    /// large.
+    /// Chooses the thread for an input. The input is heavy if its size reaches the setting `heavy`, where each value
+    /// adds [`VALUE`] bytes to the size.
     pub(super) fn load(&self, bytes: usize, values: impl FnOnce() -> usize) -> Load {
         if bytes >= self.heavy || bytes + VALUE * values() >= self.heavy {
             return Load::Heavy { when_full: self.when_full, wait: self.deadline };

@@ -39,7 +39,7 @@ pub struct HeldTransaction {
 const COUNTED: usize = 128 << 10;
 
 impl HeldTransaction {
-    /// Returns how many bytes to add to the count, now that the transaction has `text` bytes of text.
+    /// Returns the number of further bytes to count as used memory, now that the transaction has `text` bytes of text.
     pub(super) fn count(&mut self, text: usize) -> usize {
         let more = if text > COUNTED { text.saturating_sub(self.counted) } else { 0 };
         self.counted += more;

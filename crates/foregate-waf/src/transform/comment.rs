@@ -51,7 +51,8 @@ pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
     rewrite.finish()
 }
 
-/// The end of a comment whose text starts at `from`: after the first `*/` or `-->`, whichever mark opened the comment.
+/// The end of a comment whose text starts at `from`: after the first `*/` or `-->`, regardless of the mark that opened
+/// the comment.
 fn closes(input: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {

@@ -14,7 +14,7 @@ struct Escape {
     byte: Option<u8>,
 }
 
-/// Replaces escapes; `read` receives the text after a backslash and returns `None` if the backslash stays.
+/// Replaces escapes; `read` receives the text after a backslash and returns `None` if the backslash is kept.
 fn decode(input: &[u8], read: impl Fn(&[u8]) -> Option<Escape>) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -31,8 +31,10 @@ fn decode(input: &[u8], read: impl Fn(&[u8]) -> Option<Escape>) -> Cow<'_, [u8]>
     rewrite.finish()
 }
 
-/// Decodes escapes of CSS 2. After the backslash stand up to six hexadecimal digits (the last two count) and perhaps
-/// one white space, or a line feed (the escape is removed), or any other byte, which stands for itself.
+/// Decodes escapes of CSS 2. A backslash is followed by one of these:
+/// - up to six hexadecimal digits, of which the last two count, and perhaps one white space;
+/// - a line feed: the escape is removed;
+/// - any other byte, which stands for itself.
 pub(super) fn css(input: &[u8]) -> Cow<'_, [u8]> {
     decode(input, |rest| {
         let digits = rest.iter().take(6).take_while(|byte| byte.is_ascii_hexdigit()).count();

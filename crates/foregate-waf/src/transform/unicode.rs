@@ -53,7 +53,7 @@ impl UnicodeMap {
 /// Encodes each UTF-8 sequence of several bytes as `%uhhhh` and drops zero bytes.
 ///
 /// In invalid input, a lead byte is dropped, and a byte that cannot lead a sequence is kept. For an overlong sequence
-/// or a surrogate, the code is written and the lead byte after it.
+/// or a surrogate, the code is written, followed by the lead byte.
 pub(super) fn from_utf8(input: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = input.iter().position(|byte| *byte == 0 || !byte.is_ascii()) else {
         return Cow::Borrowed(input);

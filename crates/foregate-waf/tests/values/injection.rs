@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use foregate_waf::injection::{sqli, xss};
 use proptest::prelude::*;
 
-/// The length of the shorter ones of the inputs whose times are compared, bytes.
+/// The length of the shorter ones of the inputs that are compared by time, bytes.
 const SHORT: usize = 2_000;
 
 const VECTORS: &str = include_str!("injection.txt");

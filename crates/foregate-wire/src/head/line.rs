@@ -170,8 +170,8 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
     }))
 }
 
-/// The known name at the start of a line, and the position of its colon. `None` also if too few bytes are there to look
-/// it up this way.
+/// The known name at the start of a line, and the position of its colon. `None` if there is no known name, or if the
+/// line has too few bytes for this search.
 #[inline]
 fn known_name(line: &[u8]) -> Option<(NameId, usize)> {
     let text = line.first_chunk()?;

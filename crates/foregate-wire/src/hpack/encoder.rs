@@ -18,9 +18,9 @@ const NAMES: usize = 32;
 
 /// Writes the header blocks that one side of a connection sends (RFC 7541).
 ///
-/// A field is added to the dynamic table when it occurs for the second time within a short while: values that differ in each
-/// message, such as a request id, never evict others. Secrets are not added at all, so that
-/// they cannot be guessed from the length of a block (section 7.1).
+/// A field is added to the dynamic table when it occurs for the second time within a short while. Values that differ in
+/// each message, such as a request id, therefore never evict others. Secrets are not added at all, so that they cannot
+/// be guessed from the length of a block (section 7.1).
 ///
 /// A block begins with [`Self::begin`]. All output must be sent in the order in which it was written, because it
 /// changes the peer's table.

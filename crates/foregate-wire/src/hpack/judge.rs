@@ -103,7 +103,7 @@ pub(super) enum Kind {
     Status,
     /// The status of an interim response.
     Interim,
-    /// A field whose name counts as malformed, so that every field with this name is refused.
+    /// A field with a name that counts as malformed, so that every field with this name is refused.
     Malformed,
 }
 
@@ -135,8 +135,8 @@ impl Kind {
         }
     }
 
-    /// Classifies a field with a name of this kind, and checks its value. If the value is invalid and no valid value of the
-    /// same length may exist, the kind becomes [`Kind::Malformed`].
+    /// Classifies a field with a name of this kind, and checks its value. If the value is invalid, and perhaps no valid
+    /// value has the same length, the kind becomes [`Kind::Malformed`].
     pub(super) fn with(self, value: &[u8]) -> (Self, Option<MalformedReason>) {
         match self {
             Self::Field | Self::Cookie => (self, fault_of_value(value)),

@@ -141,8 +141,8 @@ pub(super) struct Table {
     bytes: Vec<u8>,
     size: usize,
     max: usize,
-    /// Set if all entries from before the last [`Self::tidy`] are evicted, and so are some that were added since, or if an
-    /// entry was too large for the table.
+    /// Set in two cases: all entries from before the last [`Self::tidy`] and some of those added since are evicted, or
+    /// an entry was too large for the table.
     pub(super) cleared: bool,
     /// The number of entries, evicted ones included, at the last [`Self::tidy`].
     pub(super) mark: usize,

@@ -38,7 +38,7 @@ struct RunningProxy {
 pub(super) struct Purge {
     #[command(flatten)]
     what: What,
-    /// Make the responses stale: they are validated before use, and still serve where stale responses do
+    /// Make the responses stale: they are validated before use, except in the cases that allow stale responses
     #[arg(long)]
     soft: bool,
     #[command(flatten)]

@@ -547,7 +547,7 @@ fn text(explanation: &RequestExplanation) -> String {
     }
     match answer {
         Some(answer) => text.push_str(&format!("answer    {answer}\n")),
-        // There is no route, so the answer is 404, except for a refused request, whose answer is in the reason.
+        // There is no route, so the answer is 404, except for a refused request: its answer is in the reason.
         None if !route_because.starts_with("refused") => text.push_str("answer    404\n"),
         None => {}
     }

@@ -15,7 +15,7 @@ pub(super) fn unrouted(settings: &Settings, site: Option<HostId>) -> Option<Stri
     falls_back.then(|| answer(settings, old, reason.as_str()))
 }
 
-/// The fallback of a route whose requests all fall back.
+/// The fallback of a route if all its requests fall back.
 pub(super) fn always(settings: &Settings, route: &Route) -> Option<String> {
     let old = route.fallback.as_ref()?;
     match &old.unconverted {

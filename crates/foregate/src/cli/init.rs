@@ -84,7 +84,7 @@ impl Init {
         match write(&output, &text, self.force) {
             Ok(()) => {
                 print(&next_steps(&output));
-                // Show warnings, for example about a wildcard, whose certificate needs a DNS hook.
+                // Show warnings, for example about a wildcard: its certificate needs a DNS hook.
                 if let Ok((_, warnings)) = config::load_and_warn(&output, pipeline)
                     && !warnings.plain().is_empty()
                 {

@@ -41,8 +41,8 @@ pub(super) fn change_to(user: &ProcessUser) -> io::Result<()> {
     set_capabilities(None, CapabilitySets { effective: ports, permitted: ports, inheritable: ports })?;
     set_keep_capabilities(false)?;
     if !ports.is_empty() {
-        // If the supervisor is killed, this process starts a new one, which needs the capability to bind new listeners. If the
-        // system forbids passing it on, only that is lost.
+        // If the supervisor is killed, this process starts a new one, which needs the capability to bind new listeners.
+        // If the system forbids passing the capability on, only this ability of a new supervisor is lost.
         if let Err(error) = configure_capability_in_ambient_set(ports, true) {
             tracing::warn!(%error, "programs that this process starts cannot bind ports below 1024");
         }

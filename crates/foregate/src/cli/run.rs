@@ -190,7 +190,8 @@ impl Files {
         Ok(settings)
     }
 
-    /// Keeps the texts if they may be needed: for a file to which they refer, or for the admin socket.
+    /// Keeps the texts if they may be needed again, because they refer to watched files or because there is an admin
+    /// socket.
     fn keep(&self, settings: &Settings, texts: Texts) {
         let is_wanted = !settings.watched.is_empty() || settings.admin.is_some();
         *self.read.lock() = is_wanted.then(|| Arc::new(texts));

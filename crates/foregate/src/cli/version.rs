@@ -18,7 +18,7 @@ pub(super) fn run(json: bool) -> Outcome {
     if json {
         print_json(&serde_json::json!({
             "version": version,
-            // Whoever builds a release sets the variable. A build from a source archive does not know its revision.
+            // The variable is set for the build of a release. A build from a source archive does not know its revision.
             "revision": option_env!("FOREGATE_REVISION"),
             "build_id": build_id(),
         }));

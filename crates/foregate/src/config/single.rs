@@ -47,7 +47,7 @@ pub enum SingleError {
 pub struct Single {
     /// The URLs of origins.
     pub to: Vec<String>,
-    /// A folder whose files are served; the origins get requests without a file.
+    /// A folder of files that are served; the origins get requests without a file.
     pub files: Option<PathBuf>,
     /// True if its folders without an index are listed.
     pub listing: bool,

@@ -26,7 +26,7 @@ const VALIDITY: Duration = Duration::days(397);
 /// A certificate with less than this left is replaced at the next start.
 const RENEW_BEFORE: Duration = Duration::days(14);
 
-/// A new certificate is valid from this long before now, so that a client whose clock is slow accepts it.
+/// A new certificate is valid from this long before now, so that a client with a slow clock accepts it.
 const BACKDATE: Duration = Duration::hours(1);
 
 /// The paths of a certificate and its key.

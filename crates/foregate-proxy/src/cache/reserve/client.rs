@@ -137,7 +137,7 @@ impl StorageClient {
                 *kept = Some((Instant::now(), Arc::clone(&read)));
                 Ok(read)
             }
-            // The file may just be being replaced: use the previous credentials, which may still be valid.
+            // The file may be in the middle of a replacement: use the previous credentials, which may still be valid.
             (Err(_), Some((_, credentials))) => Ok(Arc::clone(credentials)),
             (Err(error), None) => Err(error),
         }
@@ -171,7 +171,7 @@ impl StorageClient {
         }
     }
 
-    /// A part of the list of objects with this prefix: those whose names come after `after`.
+    /// A part of the list of objects with this prefix: those with names after `after`.
     pub async fn list(
         &self,
         prefix: &str,

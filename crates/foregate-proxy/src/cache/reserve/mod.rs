@@ -32,8 +32,8 @@ use crate::counters::cache::ReserveFigures;
 use crate::counters::metrics::Counter;
 use crate::settings::CacheReserve;
 
-/// The secret for reading records. It need not be secret: records are not in a store yet, and their names come from
-/// SHA-256.
+/// The key for hashes while a record is read. Unlike the key of the store, it need not be secret: a record that is
+/// being read is not in the store yet, and the names of records are hashes by SHA-256.
 const SECRET: Secret = Secret::new(*b"foregate reserve");
 /// The most commands (lookups and records) that wait for the thread.
 const COMMANDS: usize = 4096;
@@ -177,7 +177,7 @@ impl Reserve {
         self.repeat(&bytes)
     }
 
-    /// Does the same as [`purge`](Self::purge) for a purge in the form of bytes, whose number is ignored.
+    /// Does the same as [`purge`](Self::purge) for a purge in the form of bytes, and ignores the purge's number.
     pub fn repeat(&self, purge: &[u8]) -> impl Future<Output = bool> + Send + use<> {
         let written = self.shared.purges.repeat(purge);
         self.shared.purged.notify_one();

@@ -1,5 +1,5 @@
-//! The purges of the reserve. Their numbers are times. They are stored in the same bucket as the responses, so that
-//! the next process knows them.
+//! The purges of the reserve. The numbers of purges are times. Purges are stored in the same bucket as the
+//! responses, so that the next process knows them.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,8 +57,8 @@ impl ReservePurges {
         self.repeat(&bytes)
     }
 
-    /// Does the same as [`purge`](Self::purge) for a purge in the form of bytes, whose number is ignored. Bytes that are
-    /// not a purge purge everything.
+    /// Does the same as [`purge`](Self::purge) for a purge in the form of bytes, and ignores the purge's number. Bytes
+    /// that are not a purge purge everything.
     pub fn repeat(&self, purge: &[u8]) -> oneshot::Receiver<()> {
         let mut waiting = self.waiting.lock();
         // The purge gets a number above this moment, so that responses with this moment or an earlier one are purged.

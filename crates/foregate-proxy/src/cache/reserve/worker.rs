@@ -213,7 +213,7 @@ impl ReserveState {
         fields: &HeaderList,
     ) -> Option<ReserveHit> {
         let now = wall();
-        // A record from the future is refused: purges of a clock that was set back would have no effect on it.
+        // A record from the future is refused: if the clock was set back, new purges would have no effect on the record.
         let is_late = record.stamp > now.max(self.purges.moment()) || record.written > now;
         let age = now.saturating_sub(record.stamp);
         let restore = Restore {

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 pub const SHIELD_FIELD: &[u8] = b"Foregate-Shield";
 /// The field with the hashed tags of an answer.
 pub const TAGS_FIELD: &[u8] = b"Foregate-Shield-Tags";
-/// The longest field, bytes, because the length of heads is limited. If the field would be longer, the origin is asked.
+/// The longest field, bytes. It is bounded because the length of heads is bounded. If the field would be longer, the
+/// origin is asked instead of the node.
 const LONGEST: usize = 12 * 1024;
 /// The largest accepted age of a proof, seconds. It is also the allowed difference between the clocks of two nodes.
 const VALID: u64 = 300;

@@ -181,8 +181,8 @@ enum LogStart {
     Whole,
 }
 
-/// Applies the purges of an answer. If the log is another one than before and there is no `start`, purges may be
-/// missing, and everything is purged.
+/// Applies the purges of an answer. If the node has begun a new log since the last answer, and `start` is `None`,
+/// purges may be missing, so everything is purged.
 async fn apply(
     cache: &Arc<Cache>,
     group: &ShieldGroup,

@@ -54,7 +54,8 @@ pub struct Shield {
     news: Notify,
     /// Notified when another node has confirmed purges.
     confirmed: Notify,
-    /// For each node by name: the number of the last purge of this log that it knows, and when it last asked.
+    /// For each node, by name: the number of the last purge of this log that the node knows, and the time of the node's
+    /// last question.
     readers: Mutex<HashMap<Box<str>, (u64, Instant)>>,
     group: ArcSwapOption<ShieldGroup>,
     /// The file with the positions in the logs of the other nodes. There is one only if the store outlives the process.
@@ -100,7 +101,8 @@ pub struct ShieldGroup {
 #[derive(Debug, Default)]
 struct NodeState {
     position: Mutex<Option<LogPosition>>,
-    /// When the last question that was answered was sent, milliseconds after the start of the group; 0: never.
+    /// The time at which the latest question with an answer was sent, in milliseconds after the start of the group; 0
+    /// if no question was answered yet.
     heard: AtomicU64,
     /// When the last question was sent, answered or not, in the same unit.
     tried: AtomicU64,
@@ -196,7 +198,7 @@ impl Shield {
         LogPosition { epoch: log.epoch(), number: log.latest() }
     }
 
-    /// The encoded purges that come after the position that a node knows. If there are none, it waits up to `wait` for one.
+    /// The encoded purges that come after the position that a node knows. If there are none, waits up to `wait` for one.
     pub async fn purges_for(&self, node: &str, position: LogPosition, wait: Duration) -> Vec<u8> {
         let mut number = position.number;
         {

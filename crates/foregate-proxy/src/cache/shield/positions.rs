@@ -1,5 +1,5 @@
-//! The file `shield` in a folder of the disk tier. For each other node it holds the position up to which its purges are
-//! in the journals of the folders.
+//! The file `shield` in a folder of the disk tier. For each other node it holds a position in the log of that node:
+//! the purges up to this position are in the journals of the folders.
 
 use std::collections::HashMap;
 use std::fs;

@@ -158,8 +158,8 @@ impl WaitHistogram {
     }
 }
 
-/// How long after the first byte of their requests responses began. Recorded only on demand, to compare two versions of
-/// the program.
+/// The times from the first byte of a request to the start of its response. Recorded only on demand, to compare two
+/// versions of the program.
 #[derive(Debug)]
 pub struct Latencies {
     watched: AtomicBool,

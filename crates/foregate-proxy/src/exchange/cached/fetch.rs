@@ -50,7 +50,7 @@ pub(super) struct NeededResponse {
     /// The fields of the client's request that the cache uses: those before it was prepared for the origin.
     fields: HeaderList,
     stale: Option<Arc<Object>>,
-    /// Set if the client gets the stale response while the fetch runs; the outcome to record for it.
+    /// Set if the client gets the stale response while the fetch runs: the outcome to record for that response.
     meanwhile: Option<CacheOutcome>,
     /// True if the request has its final form for the origin.
     prepared: bool,
@@ -146,8 +146,8 @@ impl NeededResponse {
         (reuse(&object.head, &self.demands, outdated, cache.time()) == Reuse::Fresh).then_some(object)
     }
 
-    /// Begins a fetch in a separate task. If the request turns out not to go to an origin, the inner error is the next
-    /// step.
+    /// Begins a fetch in a separate task. If the request turns out not to go to an origin, returns its next step as the
+    /// inner error.
     async fn lead(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -367,8 +367,8 @@ impl NeededResponse {
         };
         let mut link = Link::Cached(Box::new(CachedLink::shared(follow, part)));
         if length.is_none() {
-            // The body may be too long for the store. Then the readers share a window, and without a buffer a slow reader
-            // would hold up the others.
+            // The body may be too long for the store. Then all readers share a window, and a slow reader without a buffer would
+            // hold up the others.
             send::receive_ahead(exchange, &mut link, AHEAD);
         }
         exchange.response_is_from(MadeBy::Upstream);
@@ -415,8 +415,8 @@ impl NeededResponse {
     }
 }
 
-/// Answers without a body, because the client's conditions demand it. The origin has not seen these conditions, and its
-/// body is dropped.
+/// Answers without a body, because the client's conditions demand that. The origin has not seen these conditions,
+/// so it may have sent a body, which is dropped.
 fn refuse_body(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength, status: u16) -> Step {
     if let Some(upstream) = exchange.upstream() {
         upstream.connections.drop_rest(origin);

@@ -51,7 +51,7 @@ impl StorePlace {
             && (route.action != Action::Proxy(upstream) || request.target.is_rewritten())
             && let Some(chosen) = exchange.config.upstreams.get(upstream)
         {
-            // A step has chosen another upstream or another path than the route's, which has other responses.
+            // A step has chosen an upstream or a path that differs from the route's, so the responses differ, too.
             additions.push(chosen.settings.name.as_bytes().to_vec());
         }
         if request.target.is_rewritten() {

@@ -116,7 +116,7 @@ impl<'e> ExchangePlatform<'e> {
         }
     }
 
-    /// Ends the span of the last phase, whose steps have run.
+    /// Ends the span of the last phase. The steps of that phase have run.
     pub(super) fn ends(&mut self) {
         if let Some(spans) = &mut self.spans {
             spans.end_phase();

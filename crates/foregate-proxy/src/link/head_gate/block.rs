@@ -37,14 +37,14 @@ pub(super) fn replacement(
     frame_limit: usize,
 ) -> Result<Vec<u8>, Reason> {
     let mut block = Vec::new();
-    // A substitute makes `h2` reset the stream. On a stream that is over, it would be an error of the
-    // connection, so a harmless block is used there.
+    // A substitute makes `h2` reset the stream. On a stream that is over, a substitute would be an
+    // error of the connection, so a harmless block is used there.
     let made = match section {
         Some(_) => inspected.substitute(&mut block),
         None => inspected.harmless(&mut block),
     };
-    // A malformed message may end the connection (RFC 9113, section 5.4). Without a replacement that
-    // fits into a frame, it has to.
+    // A malformed message may end the connection (RFC 9113, section 5.4). If no replacement fits into
+    // a frame, the connection has to end.
     if !made || block.len() > frame_limit {
         return Err(Reason::PROTOCOL_ERROR);
     }

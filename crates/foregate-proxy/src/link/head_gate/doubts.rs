@@ -21,7 +21,7 @@ const BYTES: usize = 64;
 /// Each of our resets explains this many frames, which the origin had sent before it saw the reset.
 const PER_RESET: u64 = 1024;
 
-/// Counts the frames whose meaning is uncertain.
+/// Counts the frames with an uncertain meaning.
 #[derive(Debug)]
 pub(super) struct Doubts {
     unexplained: TokenBucket,

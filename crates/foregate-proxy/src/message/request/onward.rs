@@ -81,7 +81,7 @@ pub fn remove_identity(headers: &mut HeaderList, names: &[Text]) {
     }
 }
 
-/// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs
+/// Removes the fields with names that differ from this one in `_` and `-` alone: CGI programs
 /// cannot distinguish them.
 fn remove_spellings(headers: &mut HeaderList, name: FieldName<'_>) {
     if headers.may_have_underscores() || name.has_underscore() {

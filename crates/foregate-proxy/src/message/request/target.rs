@@ -96,8 +96,8 @@ impl CanonicalTarget {
         Ok(())
     }
 
-    /// Removes `prefix` from the start of the path, if the path ends after it or goes on with a slash:
-    /// without `/api`, `/api/users` becomes `/users`, and `/api` becomes `/`.
+    /// Removes `prefix` from the start of the path, if the path ends after it or goes on with a slash.
+    /// With the prefix `/api`, `/api/users` becomes `/users`, and `/api` becomes `/`.
     pub fn strip_prefix(&mut self, prefix: Option<&str>) {
         let Some(prefix) = prefix else { return };
         let Some(rest) = self.path().strip_prefix(prefix.as_bytes()) else { return };

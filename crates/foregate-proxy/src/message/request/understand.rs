@@ -150,7 +150,7 @@ impl Request {
         self.target.read(&target, slashes, self.authority.as_str())
     }
 
-    /// Understands a request received over HTTP/2, whose head is well-formed. `ended` is true if it has no
+    /// Understands a request received over HTTP/2 with a well-formed head. `ended` is true if it has no
     /// body. Overwrites the previous request.
     ///
     /// # Errors
@@ -251,8 +251,8 @@ impl Request {
             (None, None) => return Err(Error::Pseudo("the authority is missing")),
         };
         let port = parse_authority(named, self.authority.text()).map_err(Error::Host)?.port;
-        // With a different `Host`, the request could be routed by one of the two and checked by the
-        // other.
+        // If `Host` differs from `:authority`, the request could be routed by one of these names and
+        // checked by the other.
         if let Some(host) = other.filter(|host| !host.eq_ignore_ascii_case(named)) {
             let default = default_port(self.secure);
             let mut normal = String::new();

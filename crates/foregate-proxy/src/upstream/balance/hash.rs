@@ -14,9 +14,9 @@ const POINTS_MOST: usize = 1 << 16;
 /// The fewest points of a server.
 const LEAST_POINTS: usize = 16;
 
-/// A ring of points, many for each server. The hash of a request leads to the next point and its server;
-/// if that server is out, the points after it give another one. When a server is added or removed, only
-/// its own requests move.
+/// A ring of points, many for each server. The hash of a request leads to the next point and its server.
+/// If that server is not available, the following points lead to another one. When a server is added or
+/// removed, only the requests of this server move.
 #[derive(Debug)]
 pub(super) struct Hash {
     by: HashBy,

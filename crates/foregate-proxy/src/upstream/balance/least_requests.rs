@@ -59,8 +59,9 @@ impl BalanceMethod for LeastRequests {
     }
 }
 
-/// The turn for the next choice after some servers refused the request. Plain turns would not do: the
-/// same servers are refused at the same turns, so these turns are scrambled to spread over the others.
+/// The turn for the next choice, after `refused` servers have refused the request. Such turns are
+/// scrambled, because the same servers refuse at the same turns: with plain turns, the requests would not
+/// spread over all other servers.
 fn turn_behind(turn: usize, refused: usize) -> usize {
     if refused == 0 { turn } else { (turn ^ refused << 24).wrapping_mul(0x9e37_79b9) >> 12 }
 }

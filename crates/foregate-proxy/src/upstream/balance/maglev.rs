@@ -11,8 +11,8 @@ use crate::settings::HashBy;
 const ENTRIES: u64 = 131_071;
 
 /// A table of servers. The servers take turns at claiming an entry, each in an order given by its
-/// address. Their shares differ by about a hundredth, and when a server is removed, few requests of
-/// others move.
+/// address. The servers' shares differ by about one percent. When a server is removed, few requests of
+/// the other servers move.
 #[derive(Debug)]
 pub(super) struct Maglev {
     by: HashBy,

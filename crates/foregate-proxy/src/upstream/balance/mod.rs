@@ -1,6 +1,6 @@
 //! Methods of balancing: which server a request tries.
 //!
-//! A method sees the request only to derive a key from it, and the number of requests in flight of each
+//! A method derives at most a key from the request, and sees the number of requests in flight of each
 //! server. It knows nothing of health: it offers servers in its order until one is admitted.
 
 mod hash;

@@ -15,7 +15,7 @@ use super::{BodyError, BodyLimits, Sink};
 const ROOT: &[u8] = b"json";
 /// The longest path to a value, bytes; a longer one is an error. Each value is handed on with its path.
 const MAX_PATH: usize = 8192;
-/// The name of a member whose name is empty.
+/// The name of a member with an empty name.
 const NO_NAME: &[u8] = b"empty-key";
 /// Prefixes that some parsers skip. Servers write them before a document so that it is no valid script.
 const PREFIXES: &[&[u8]] = &[b")]}',", b")]}'", b")]}", b"while(1);", b"for(;;);", b"&&&START&&&"];
@@ -188,7 +188,7 @@ struct JsonReader<'a> {
 }
 
 impl<'a> JsonReader<'a> {
-    /// Records a violation of the standard at the present position, where the standard has `instead_of`.
+    /// Records a violation of the standard at the present position, where the standard requires `instead_of`.
     fn odd(&mut self, instead_of: &'static str) {
         self.odd_at(self.at, instead_of);
     }
@@ -225,8 +225,8 @@ impl<'a> JsonReader<'a> {
                 self.at += 1;
                 next = self.white()?;
             }
-            // The body may be anything else after its first value, such as a table. Lenient parsers go on only at an
-            // object or array, unless several documents are expected.
+            // A body with more text after its first value may be no JSON at all, such as a table. Lenient parsers go on
+            // only at an object or array, unless several documents are expected.
             if !matches!(next, b'{' | b'[') && !many {
                 return Err(JsonFault::Stop);
             }

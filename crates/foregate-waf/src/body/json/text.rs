@@ -112,7 +112,8 @@ impl JsonReader<'_> {
         Ok(())
     }
 
-    /// Reads a number, `true`, `false` or `null` as the standard has them. Returns false if there is none.
+    /// Reads a number, `true`, `false` or `null` in the spelling of the standard. Returns false if there is no such
+    /// value.
     fn standard(&mut self) -> Result<bool, JsonFault> {
         let is_one = match self.rest() {
             [b't', ..] => self.word(b"true")?,

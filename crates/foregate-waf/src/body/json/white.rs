@@ -89,8 +89,8 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Skips a comment. If some parsers end the comment earlier and read the rest of it, it is also emitted as a
-    /// value.
+    /// Skips a comment. If some parsers end the comment earlier, and read its rest as JSON, the whole comment is also
+    /// emitted as a value.
     fn comment(&mut self, rest: &'a [u8]) -> Result<(), JsonFault> {
         self.odd(NO_COMMENTS);
         let end = match rest {

@@ -1,4 +1,4 @@
-//! Constant folding: evaluates rules in advance if they read only variables whose values other rules have set
+//! Constant folding: evaluates rules in advance if they read only variables that other rules have set
 //! to constants.
 //!
 //! The paranoia levels of the Core Rule Set consist of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"`
@@ -71,7 +71,7 @@ fn run(rule: usize) -> Step {
     Step::Run { rule, candidate: None, skip: 0 }
 }
 
-/// A rule that the folded plan does not run, but whose outcome it relies on.
+/// A rule that the folded plan does not run, although the plan relies on the outcome.
 struct Reliance {
     phase: Phase,
     rule: usize,

@@ -96,7 +96,7 @@ fn required(link: &PlanLink, operator: &Operator) -> Option<Literals> {
 
 /// The operators to apply to the values of each family.
 struct OperatorFamilies {
-    /// The operators for all values of the family, each with the names whose values are excepted.
+    /// The operators for all values of the family, each with the names of excepted values.
     all: [Vec<(Want, Vec<u16>)>; FAMILIES],
     /// The operators for the values under one name, each with that name.
     named: [Vec<(Want, u16)>; FAMILIES],
@@ -194,7 +194,7 @@ impl Apart {
     }
 }
 
-/// The difference for each name whose operators differ from those of the family.
+/// The difference for each name with operators that differ from those of the family.
 fn apart(all: &[(Want, Vec<u16>)], named: &[(Want, u16)]) -> BTreeMap<u16, Apart> {
     let mut apart: BTreeMap<u16, Apart> = BTreeMap::new();
     for (at, (_, without)) in (0_u32..).zip(all) {

@@ -11,9 +11,9 @@ use crate::operator::TextTest;
 use crate::scan::{Pattern, PatternOptions};
 use crate::transform::UnicodeMap;
 
-/// All tests of variables of `TX`: in rules that stop a request or add to a score, and in rules that exempt a
-/// request. A rule that sets a variable to a value for which a test of the first kind holds may report an
-/// attack. Other assignments may exempt the request.
+/// All tests of variables of `TX`. The first kind is in rules that stop a request or add to a score, the second kind in
+/// rules that exempt a request. A rule that sets a variable to a value for which a test of the first kind holds may
+/// report an attack. Other assignments may exempt the request.
 #[derive(Debug)]
 pub(super) struct Marks<'a>(Vec<VariableTest<'a>>);
 
@@ -165,7 +165,8 @@ impl VariableTest<'_> {
             _ if self.link.multi_match => None,
             Some(_) if self.target.count && is_one => self.passes("1"),
             None if self.target.count && is_one => self.passes("0"),
-            // The target may have further values. The outcome is known if it is the same for one and for very many.
+            // The target may have further values. The outcome is known if it is the same for one value as for very many
+            // values.
             Some(_) if self.target.count => {
                 let few = self.passes("1");
                 few.filter(|few| self.passes("1000000") == Some(*few))

@@ -159,7 +159,7 @@ impl Verb {
         }
     }
 
-    /// Returns true if the action has an effect when its rule matches, other than a disruptive one.
+    /// Returns true if the action has an effect when its rule matches, and is not disruptive.
     pub(in super::super) fn is_effect(self) -> bool {
         matches!(
             self,

@@ -24,7 +24,7 @@ use super::source::{Chain, Chains, Format, Unreadable, start};
 use crate::cli::arguments::Json;
 use crate::cli::output::{Outcome, complain, print, print_json};
 
-/// The number of requests at the start of each route that the old system gets twice, to learn its noise.
+/// The number of first requests of each route that the old system gets twice, to learn its noise.
 const LEARNED_FIRST: u64 = 5;
 /// The most requests of a route that the old system gets twice, including those repeated because of a difference.
 const LEARNED_MOST: u64 = 100;

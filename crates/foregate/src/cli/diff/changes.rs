@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::config::schema;
 
-/// Blocks whose order has no meaning, because they are found by name.
+/// Blocks with an order that has no meaning, because they are found by name.
 const UNORDERED: [&str; 3] = ["site", "upstream", "list"];
 
 /// The text that is shown in place of a secret.
@@ -103,8 +103,8 @@ impl Changes {
         }
     }
 
-    /// Reports nodes that have moved. Their order is a setting, because of several nodes with the same key often the first
-    /// that matches is used.
+    /// Reports nodes that have moved. The order of nodes is a setting: if several nodes have the same key, often the
+    /// first one that matches is used.
     fn order(&mut self, new: &[Item<'_>], pairs: &[Option<usize>]) {
         let mut last: HashMap<&str, usize> = HashMap::new();
         let mut told: HashSet<&str> = HashSet::new();
@@ -187,7 +187,7 @@ fn has_name(item: Item<'_>) -> bool {
     UNORDERED.contains(&name) || ["route", "server", "listen", "rule"].contains(&name)
 }
 
-/// Returns true if two nodes have a name and it is the same in both, so that it can stand for the changed node.
+/// Returns true if two nodes have the same name. The name can then stand for the changed node.
 fn is_named(old: Item<'_>, new: Item<'_>) -> bool {
     has_name(new) && label(old) == label(new)
 }

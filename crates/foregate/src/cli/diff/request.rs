@@ -329,7 +329,8 @@ impl Exchange for JudgedRequest<'_> {
     }
 
     fn response_fields_mut(&mut self) -> &mut dyn FieldsMut {
-        // There is no response. The phases that edit a response do not run, so this list is not used as one.
+        // There is no response. Only phases that edit a response use its fields, and these do not run, so any list will
+        // do.
         &mut self.fields
     }
 

@@ -10,11 +10,12 @@ use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open};
 
 use super::Finding;
 
-/// A smaller limit on file descriptors gets a warning. Each request needs two descriptors, and 64 are reserved.
+/// A limit on file descriptors below this number gets a warning. Each request needs two descriptors, and 64 are
+/// reserved.
 const FEW_DESCRIPTORS: u64 = 8192;
 /// The start of 2026. A clock that shows an earlier time was never set.
 const EARLIEST: u64 = 1_767_225_600;
-/// A smaller number of local ports gets a warning: connections to one origin address could use them all under load.
+/// Fewer local ports than this get a warning: connections to one origin address could use them all under load.
 const FEW_PORTS: u64 = 10_000;
 
 pub(super) fn look(settings: Option<&Settings>) -> Vec<Finding> {

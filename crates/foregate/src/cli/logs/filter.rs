@@ -35,7 +35,7 @@ const NOTES: [(&str, Type); 5] = [
 ];
 /// The map of all other members, including notes.
 const OTHERS: &str = "log.fields";
-/// The language's fields whose values a line has.
+/// The language's fields with values that a line has.
 const OF_REQUEST: [&str; 17] = [
     "http.host",
     "http.request.uri",

@@ -73,7 +73,7 @@ impl Session {
     }
 }
 
-/// The name of the list whose `$NAME` is at this byte of an expression.
+/// The name of the list with its `$NAME` at this byte of an expression.
 fn list_at(expression: &str, at: usize) -> Option<&str> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let before = expression.get(..at)?.trim_end_matches(is_of_name);

@@ -15,7 +15,7 @@ const STEPS: &str = "steps";
 /// The parts of the exchange that change if a step answers the request itself.
 const OF_A_RESPONSE: &[&str] = &["status", "response fields", "response source", "error"];
 
-/// Parts of the exchange whose names as inputs differ from their name as an output.
+/// Parts of the exchange that have other names as inputs than as an output.
 const READ_AS: &[(&str, &[&str])] = &[("target", &["path", "query"])];
 
 /// Parts of the exchange with the first phase in which they can be read.
@@ -136,7 +136,7 @@ fn writes(decl: &Decl) -> Vec<&'static str> {
     parts
 }
 
-/// Returns true if expressions can read the part. They read all parts except values that only steps read.
+/// Returns true if expressions can read the part. Expressions can read all parts except values that only steps read.
 fn is_shown(decls: &[&'static Decl], part: &str) -> bool {
     let mut outputs = decls.iter().flat_map(|decl| decl.outputs);
     let hidden = |slot: &foregate_module::Slot| {
@@ -160,8 +160,9 @@ fn carriers(decls: &[&'static Decl], from: usize, to: usize) -> Vec<&'static str
     parts
 }
 
-/// The steps that affect the steps in `start` (`backwards`), or that these affect, the nearest first. Each has the next
-/// step of its chain. The result begins with `links`, which the caller has found.
+/// The steps that affect the steps in `start` if `backwards` is true, otherwise the steps that these affect. The
+/// nearest come first. Each comes with its neighbour in the chain from `start`. The result begins with `links`, which
+/// the caller has found.
 fn reach(decls: &[&'static Decl], start: &[usize], backwards: bool, mut links: Vec<Link>) -> Vec<Link> {
     let of_part = !links.is_empty();
     let mut seen = vec![false; decls.len()];
@@ -178,7 +179,8 @@ fn reach(decls: &[&'static Decl], start: &[usize], backwards: bool, mut links: V
                 Some((carriers(decls, from, to), *at)).filter(|(by, _)| !by.is_empty())
             };
             if let Some((by, at)) = next.iter().find_map(by) {
-                // For a value or a part, its writers or readers are links themselves, so a chain can go through them.
+                // If the chains start at a value or a part, the steps that write or read it are links too, so a chain
+                // can go through them.
                 let via = (of_part || !start.contains(&at)).then_some(decls[at].name);
                 let decl = decls[other];
                 found.push((other, Link { step: decl.name, phase: decl.phase.name(), by, via }));

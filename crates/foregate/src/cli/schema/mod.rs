@@ -64,7 +64,7 @@ fn schema(keys: &BlockKeys, block: &'static Block, part: bool) -> Value {
 /// Writes one definition for each block and each key.
 struct SchemaWriter<'k> {
     keys: &'k BlockKeys,
-    /// The blocks that have a definition, by address, with its name. Several keys may share a block.
+    /// The blocks that have a definition, by address, with the name of the definition. Several keys may share a block.
     blocks: Vec<(*const Block, String)>,
     definitions: Map<String, Value>,
 }
@@ -192,7 +192,8 @@ fn turned_off() -> Value {
     json!({ "properties": { "props": { "maxProperties": 0 }, "children": { "maxItems": 0 } } })
 }
 
-/// The schemas for the required keys of a block. An `include` counts as the key, because its file may have it.
+/// The schemas for the required keys of a block. An `include` counts as the key, because the included file may have the
+/// key.
 fn required_keys(block: &'static Block) -> Vec<Value> {
     let required = block.keys.iter().filter(|key| key.required);
     required

@@ -63,7 +63,7 @@ impl<'p> From<&'p Problem> for ProblemReport<'p> {
     }
 }
 
-/// Loads the rules in these files, in this order. On errors, they are shown and the exit code is returned.
+/// Loads the rules in these files, in this order. If there are errors, shows them and returns the exit code.
 fn rules(files: &[String], json: bool) -> Result<RuleSet, Outcome> {
     load_sources(&files.iter().map(Source::files).collect::<Vec<_>>(), json)
 }

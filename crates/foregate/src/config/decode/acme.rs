@@ -45,7 +45,8 @@ const CHALLENGES: &[(&str, ChallengeKind)] = &[
 /// The default of `on-demand { rate }`: the number of certificates, and the time.
 const RATE: (u32, Duration) = (10, Duration::from_secs(60));
 
-/// A site that may get certificates by itself: it, or a listener, asks for them, and it has none in files.
+/// A site that may get certificates by itself: the site or a listener asks for them, and the site has no certificate in
+/// files.
 pub(super) struct CertifiedSite {
     pub(super) hosts: Vec<HostPattern>,
     pub(super) place: Place,
@@ -336,8 +337,8 @@ pub(in crate::config) fn default_storage() -> PathBuf {
     {
         return first;
     }
-    // The process may have changed from root to another user. A reload must find the same folder, so write access counts
-    // too.
+    // The process may have changed from root to another user, and a reload must find the same folder. So the system's
+    // folder is also used if this user can write to it.
     let system = Path::new("/var/lib/foregate");
     if rustix::process::geteuid().is_root() || access(system, Access::WRITE_OK).is_ok() {
         return system.to_owned();

@@ -122,7 +122,8 @@ fn disk(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, before: &[Cach
     Some(CacheDisk { folder, size: size? })
 }
 
-/// What a `cache` refers to: modules, the shield, and the caches that were read before, to share equal ones.
+/// The things to which a `cache` refers: modules, the shield, and the caches that were read before, to share equal
+/// caches.
 pub(super) type References<'r, 'm> = (&'r mut Modules<'m>, Option<&'r ReadShield>, &'r mut Vec<RouteCache>);
 
 /// The cache of a site, which its routes inherit.

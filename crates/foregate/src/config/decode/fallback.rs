@@ -127,7 +127,8 @@ pub(super) fn decode(
     whole.then(|| Arc::new(fallback))
 }
 
-/// Reads `on`. The results are true if the fallback gets requests for unknown hosts, and for unknown routes.
+/// Reads `on`. The first result is true if the fallback gets requests for unknown hosts, the second if it gets requests
+/// for unknown routes.
 fn on(value: &Value<'_>) -> Result<(bool, bool), Wrong> {
     let (mut host, mut route) = (false, false);
     for word in value::string(value)?.split([' ', ',']).filter(|word| !word.is_empty()) {

@@ -36,8 +36,7 @@ pub(super) struct Idle<'p> {
 struct Firewall {
     /// The rules that end requests by the firewall's score.
     by_score: Vec<Place>,
-    /// Set if something also acts on the firewall's refusals without a score: a rule that reads them, or a `waf` that
-    /// blocks.
+    /// Set if the firewall's refusals have an effect without a score as well: a rule reads them, or a `waf` blocks.
     otherwise: bool,
 }
 
@@ -100,7 +99,8 @@ impl<'p> Idle<'p> {
         }
     }
 
-    /// Returns true if the configuration uses a key with this name, or a key whose steps write a value with this name.
+    /// Returns true if the configuration uses a key with this name, or a key with steps that write a value with this
+    /// name.
     fn has(&self, name: &str) -> bool {
         let writes = |key: &str| {
             let steps = self.pipeline.named(key);
@@ -190,8 +190,8 @@ pub(super) fn paths(
 const GUARDS: [&str; 4] = ["access", "basic-auth", "forward-auth", "jwt"];
 
 /// Warns about routes with `*`, which matches one segment here, but everything in other servers. There are two cases:
-/// the route has a guard, and another route without a guard matches deeper paths; or no route but `/*` could match
-/// `/a/b`.
+/// - the route has a guard, and another route without a guard matches deeper paths;
+/// - no route but `/*` could match `/a/b`.
 pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], routes: &[Item<'_>]) {
     let guards = |route: &Item<'_>| {
         route.children().iter().any(|child| GUARDS.contains(&child.node.name()) && !turns_off(*child))

@@ -17,8 +17,8 @@ pub(super) struct UpstreamNames {
     pub(super) by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
     /// For each upstream, by its index, true if anything refers to it.
     pub(super) used: Vec<Cell<bool>>,
-    /// The upstreams that a `retry` asks instead of the first: the index of the first one, the name of the other, its
-    /// place.
+    /// The upstreams that a `retry` asks instead of the first: the index of the first one, the name of the other, and
+    /// the place of that name.
     pub(super) elsewhere: Vec<(usize, Arc<str>, Place)>,
     /// The same as a graph: pairs of indexes, from an upstream to the one that is asked instead.
     pub(super) ways: Vec<(usize, usize)>,

@@ -30,7 +30,7 @@ enum Kind {
     Grpc,
 }
 
-/// Reads a `server` whose address has been read already. The properties are read even if the address is wrong, so that
+/// Reads a `server` after its address has been read. The properties are read even if the address is wrong, so that
 /// their errors are reported too.
 pub(super) fn server(
     decoder: &mut Decoder<'_>,

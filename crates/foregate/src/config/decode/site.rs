@@ -33,7 +33,7 @@ const NO_EXPRESSION: &str = "a route is a path, `/a`, or all paths below one, `/
 
 /// The values of `ambiguous-paths`, for paths that origins may read differently; true forwards such paths.
 const AMBIGUOUS_PATHS: &[(&str, bool)] = &[("refuse", false), ("forward", true)];
-/// The treatment of paths with duplicate slashes, which decides about a route whose pattern has them.
+/// The treatment of paths with duplicate slashes, which decides about a route that has them in its pattern.
 #[derive(Debug, Clone, Copy)]
 enum DuplicateSlashes {
     /// The slashes are merged before a path is matched, so such a pattern never matches.

@@ -113,7 +113,7 @@ pub(super) fn decode(
     Some(ReadExport { export, receiver: upstream, authorities: ca, place })
 }
 
-/// Adds the export to the settings, whose sites must be complete. `number` is the index of the receiver's upstream;
+/// Adds the export to the settings. Their sites must be complete. `number` is the index of the receiver's upstream;
 /// `namesake` is the place of another upstream with the same name, which is an error.
 pub(super) fn finish(
     decoder: &mut Decoder<'_>,

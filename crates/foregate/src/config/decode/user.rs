@@ -22,7 +22,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Proces
     })
 }
 
-/// Finds a user in the text of `/etc/passwd`, whose lines are NAME:PASSWORD:UID:GID:...
+/// Finds a user in the text of `/etc/passwd`. The lines are NAME:PASSWORD:UID:GID:...
 fn find_user(users: &str, groups: &str, name: &str) -> Result<ProcessUser, Wrong> {
     let rows = || users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let found = rows().find_map(|row| match *row.as_slice() {
@@ -47,7 +47,7 @@ fn find_user(users: &str, groups: &str, name: &str) -> Result<ProcessUser, Wrong
     Ok(ProcessUser { name: name.into(), uid, gid, groups: all.into() })
 }
 
-/// Finds a group in the text of `/etc/group`, whose lines are NAME:PASSWORD:GID:MEMBERS.
+/// Finds a group in the text of `/etc/group`. The lines are NAME:PASSWORD:GID:MEMBERS.
 fn find_group(groups: &str, name: &str) -> Result<u32, Wrong> {
     let found =
         groups.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|row| row.first() == Some(&name));

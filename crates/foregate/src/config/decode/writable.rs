@@ -55,7 +55,8 @@ pub(super) fn no_socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) ->
     other
 }
 
-/// Warns if a folder does not exist, or if no file can be made in it. It is no error, because the proxy works without.
+/// Warns if a folder does not exist, or if no file can be made in it. It is no error, because the proxy works without
+/// these files.
 pub(super) fn in_folder(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     // Any name will do.
     if let Err((at, error)) = folder(&path.join("file")) {

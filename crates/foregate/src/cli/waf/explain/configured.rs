@@ -45,7 +45,8 @@ impl fmt::Display for WafOfRequest {
     }
 }
 
-/// Returns the result of the `waf` in this configuration file. On errors, they are shown and the exit code is returned.
+/// Returns the result of the `waf` in this configuration file. If there are errors, shows them and returns the exit
+/// code.
 pub(super) fn explain(
     file: &Path,
     pipeline: &Arc<Pipeline>,

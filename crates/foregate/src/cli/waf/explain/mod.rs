@@ -122,7 +122,7 @@ impl WafExplain {
         if explanation.blocked { Outcome::Wrong } else { Outcome::Fine }
     }
 
-    /// Returns the result of the rules on the command line. On errors, they are shown and the exit code is returned.
+    /// Returns the result of the rules on the command line. If there are errors, shows them and returns the exit code.
     fn by_rules(&self, request: &Request) -> Result<RulesExplanation, Outcome> {
         let set = load_sources(&self.sources(), self.output.json)?;
         let engine = Engine::compile(set.clone(), Compile::default()).map_err(|problem| {
