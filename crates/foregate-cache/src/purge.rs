@@ -197,7 +197,8 @@ impl Floors {
         if object.is_outdated() { Effect::Outdated } else { Effect::Live }
     }
 
-    /// Returns whether a purge since this number may concern the response of a fetch under this key with this text.
+    /// Returns whether a purge later than `sequence` may concern the response of a fetch. `key` is the cache key of the
+    /// fetch, and `text` is the text from which the key was made.
     /// The tags of the response are not known yet, so a purge of any tag counts.
     pub fn may_concern(&self, key: Key, text: &[u8], sequence: Sequence) -> bool {
         if self.latest.load(Ordering::Acquire) <= sequence.0 {

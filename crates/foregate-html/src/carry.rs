@@ -120,12 +120,12 @@ pub(crate) fn unload(mut bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Converts a transparent text to bytes, for a document that is not in UTF-8.
+/// Converts text back to the bytes from which [`text_of`] made it, for a document that is not in UTF-8.
 pub(crate) fn bytes_of(text: &str) -> Cow<'_, [u8]> {
     WINDOWS_1252.encode(text).0
 }
 
-/// Converts bytes to transparent text, for a document that is not in UTF-8.
+/// Converts bytes to text, one character for each byte, for a document that is not in UTF-8.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     WINDOWS_1252.decode_without_bom_handling(bytes).0.into_owned()
 }

@@ -111,7 +111,7 @@ struct FollowedFeature {
     left: Option<u64>,
 }
 
-/// The operations after a part of a document.
+/// An operation that has to be applied once a part of a document has been read.
 pub(crate) struct Due {
     pub deed: Operation,
     /// True if a `<` before the operation is text, and was left out of the rewriter's input.

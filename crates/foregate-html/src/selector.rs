@@ -52,7 +52,7 @@ impl Selector {
         Select::parse(text)
     }
 
-    /// Parses a selector in the configuration, like [`followed`](Self::followed).
+    /// Parses the selector in a value of the configuration; see [`followed`](Self::followed).
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ impl Action {
 
 /// A way in which a step may end a request.
 pub trait Terminal: Sized {
-    /// The names in descriptions; empty for [`Never`].
+    /// The names of these ends, as `foregate modules` shows them; empty for [`Never`].
     const NAMES: &'static [&'static str];
 
     /// True if it may add notes to the access log. Default: false.

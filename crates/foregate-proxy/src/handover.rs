@@ -221,7 +221,7 @@ impl Passage {
     /// more.
     pub fn take_back(&self) -> Vec<PassedConnection> {
         self.channel.shut_down();
-        // Answers that were sent before that still count.
+        // Answers that were sent before the channel was shut down still count.
         while let Ok(Some(message)) = self.channel.try_receive() {
             drop(self.taken(&message.bytes));
         }

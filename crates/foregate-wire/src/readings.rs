@@ -59,7 +59,7 @@ struct Search<F> {
     /// The bytes of all texts, one after the other. The first text is the path itself.
     bytes: Vec<u8>,
     texts: Vec<ReadingText>,
-    /// The texts with operations that have not been applied yet.
+    /// Indexes in `texts`: texts to which operations have yet to be applied.
     unread: VecDeque<usize>,
     /// The escapes in the text to which operations are being applied.
     escapes: Vec<Escape>,

@@ -61,7 +61,7 @@ impl ReservePurges {
     /// that are not a purge purge everything.
     pub fn repeat(&self, purge: &[u8]) -> oneshot::Receiver<()> {
         let mut waiting = self.waiting.lock();
-        // The purge gets a number above this moment, so that responses with this moment or an earlier one are purged.
+        // The numbers of purges continue from the present time, so that responses stored up to now are purged.
         self.floors.advance(Sequence::new(self.moment()));
         let bytes = self.floors.repeat(purge).unwrap_or_else(|| {
             let mut all = Vec::new();
