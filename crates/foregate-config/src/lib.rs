@@ -94,7 +94,7 @@ pub fn read_and_keep<T>(
 }
 
 /// Reads kept texts as if their files still had this content. Other files that the texts refer to, such as
-/// those of lists, are read as they are now.
+/// lists, are read with their present content.
 ///
 /// # Errors
 ///

@@ -401,7 +401,7 @@ impl Default for UpstreamTls {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SiteOptions {
     /// Forward request fields with an underscore in their names. Default: such fields are dropped.
-    /// Those of responses are forwarded in any case.
+    /// Fields of responses with an underscore are always forwarded.
     pub allow_underscores: bool,
     /// Keep duplicate slashes in paths. Default: they are merged.
     pub keep_slashes: bool,

@@ -10,7 +10,7 @@ use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Effect;
 
-/// Whether an object was used.
+/// The use of an object since it was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usefulness {
     /// The object was requested again after it had been stored.

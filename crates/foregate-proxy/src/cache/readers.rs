@@ -10,8 +10,8 @@ use crate::time::timer::Timer;
 
 /// The longest wait for the slowest reader, while no other reader has to wait for it.
 const SLOWEST: Duration = Duration::from_secs(60);
-/// The longest time that fast readers wait for slow readers while [`STRETCH`] bytes of the body pass. Fast readers are
-/// those that have read everything. After that time, readers that are a whole window behind are cut off. A reader that
+/// The longest time that fast readers wait for slow readers while [`STRETCH`] bytes of the body pass. A reader is fast
+/// if it has read everything that has arrived. After that time, readers that are a whole window behind are cut off. A reader that
 /// reads 210 KiB per second is never cut off, and the fast readers get at least that rate.
 const HELD_UP: Duration = Duration::from_secs(5);
 /// The length of a stretch of the body, bytes.

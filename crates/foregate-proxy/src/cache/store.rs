@@ -55,7 +55,7 @@ pub struct Store {
     disk: Arc<DiskTier>,
     floors: Arc<Floors>,
     limit: Mutex<usize>,
-    /// Whether a sweep is running, and whether it has to run again for a purge that came meanwhile.
+    /// The state of the sweep, which may have to run again for a purge that came while it ran.
     sweeping: Mutex<Sweeping>,
 }
 

@@ -373,8 +373,8 @@ fn own_policies<'a>(
         }
     }
     if own.has_wildcards() {
-        // The wildcard of a site with a policy may match the hosts of a site without one. Entries of their own keep
-        // those hosts on the listener's policy.
+        // The wildcard of a site with a policy may match the hosts of a site without one. Such hosts get
+        // entries of their own, with the listener's policy.
         for host in sites.filter(|site| is_default(site, default)).flat_map(|site| site.hosts) {
             let below = host.strip_prefix("*.").unwrap_or(host);
             if host.as_ref() != "*" && own.find(below.as_bytes()).is_some_and(|found| found.id != default.id)

@@ -146,7 +146,7 @@ pub struct Ages {
 }
 
 impl Ages {
-    /// Those that an upstream is configured with.
+    /// The ages that the settings of an upstream allow.
     pub fn of(settings: &UpstreamSettings) -> Self {
         Self { idle: settings.keep_alive, total: settings.connection_age }
     }

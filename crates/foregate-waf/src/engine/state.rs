@@ -150,7 +150,7 @@ pub(crate) struct State {
     /// Exclusions of targets by `ctl`, each as the rule, link and effect that contains it. The rule set bounds
     /// their number.
     pub(crate) removed_targets: HashSet<(usize, usize, usize)>,
-    /// Those of `removed_targets` that apply to the running rule.
+    /// The entries of `removed_targets` that apply to the running rule.
     pub(crate) removed_here: Vec<(usize, usize, usize)>,
     /// Keys of collections in the store, in the order of their type.
     pub(crate) keys: [Option<Span>; 5],

@@ -17,7 +17,7 @@ use crate::seclang::{Files, Source, load, needs};
 const TOLD: usize = 8;
 
 /// The name, in place of a file name, for the rules that are made from the keys `exclude`. These rules come before
-/// those of all files.
+/// the rules of all files.
 const EXCLUDE: &str = "exclude";
 
 /// The settings of the configuration that are compiled into the rules.

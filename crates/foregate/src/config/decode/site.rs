@@ -500,8 +500,8 @@ impl<'u> Sites<'u> {
         fallback.is_about_routes().then(|| Arc::clone(fallback))
     }
 
-    /// Warns if a module holds a request's body up to its end and the upstream speaks HTTP/2, over which streams such as
-    /// those of gRPC are usual: such a stream would wait for its end.
+    /// Warns if a module holds a request's body up to its end and the upstream speaks HTTP/2. Streams such as
+    /// those of gRPC are usual over HTTP/2, and such a module would hold a stream up to its end.
     fn warn_of_streams(&self, decoder: &mut Decoder<'_>, item: Item<'_>, plan: &Plan, upstream: usize) {
         let holds = plan.body() > 0 && !plan.body_is_optional() && plan.body_pause().is_none();
         let Some(upstream) = self.upstreams.list.get(upstream) else { return };
