@@ -56,7 +56,9 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-admin test-alerts test-browser test-editors test-fallback test-reserve test-shield test-systemd test-traces test-waf upgrades nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases \
+		check-install --two nginx upgrades test-acme test-browser test-shield test-admin test-reserve test-traces test-fallback \
+		test-editors test-waf test-systemd test-alerts
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
