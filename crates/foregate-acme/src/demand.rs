@@ -41,11 +41,11 @@ pub(crate) enum Admitted {
 impl Admission {
     /// Decides if an order for this name may begin.
     pub(crate) async fn admit(&self, on_demand: &OnDemand, name: &str) -> Admitted {
-        if !is_host_name(name) || !name.contains('.') || self.was_refused(name) {
+        if !is_host_name(name) || !name.contains('.') || self.was_refused(name, Instant::now()) {
             return Admitted::Refused;
         }
         let allowed = self.is_allowed(on_demand, name).await;
-        if allowed == Admitted::Yes && !take(&self.orders, on_demand, 1) {
+        if allowed == Admitted::Yes && !take(&self.orders, on_demand, 1, Instant::now()) {
             return Admitted::Limited;
         }
         allowed
@@ -57,13 +57,13 @@ impl Admission {
             return Admitted::Yes;
         }
         let Some(address) = &on_demand.ask else { return Admitted::Refused };
-        if !take(&self.questions, on_demand, QUESTIONS) {
+        if !take(&self.questions, on_demand, QUESTIONS, Instant::now()) {
             return Admitted::Limited;
         }
         match ask(address, name).await {
             Ok(true) => Admitted::Yes,
             Ok(false) => {
-                self.refuse(name);
+                self.refuse(name, Instant::now());
                 Admitted::Refused
             }
             Err(error) => {
@@ -73,21 +73,25 @@ impl Admission {
         }
     }
 
-    fn was_refused(&self, name: &str) -> bool {
-        self.refused.lock().get(name).is_some_and(|since| since.elapsed() < REFUSED_FOR)
+    fn was_refused(&self, name: &str, now: Instant) -> bool {
+        self.refused.lock().get(name).is_some_and(|since| is_recent(*since, now))
     }
 
     /// Remembers for a while that a name gets no certificate.
-    pub(crate) fn refuse(&self, name: &str) {
+    pub(crate) fn refuse(&self, name: &str, now: Instant) {
         let mut refused = self.refused.lock();
         if refused.len() >= REFUSED_MOST {
-            refused.retain(|_, since| since.elapsed() < REFUSED_FOR);
+            refused.retain(|_, since| is_recent(*since, now));
         }
         if refused.len() >= REFUSED_MOST {
             refused.clear();
         }
-        refused.insert(name.to_owned(), Instant::now());
+        refused.insert(name.to_owned(), now);
     }
+}
+
+fn is_recent(refused: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(refused) < REFUSED_FOR
 }
 
 /// Asks the operator's server whether a name may have a certificate.
@@ -107,11 +111,12 @@ struct Bucket {
     at: Instant,
 }
 
-fn take(bucket: &Mutex<Option<Bucket>>, on_demand: &OnDemand, times: u32) -> bool {
+/// Takes a token, if there is one. Over `per`, `times` the rate of orders may be taken.
+fn take(bucket: &Mutex<Option<Bucket>>, on_demand: &OnDemand, times: u32, now: Instant) -> bool {
     let most = f64::from(on_demand.rate) * f64::from(times);
     let mut bucket = bucket.lock();
-    let bucket = bucket.get_or_insert_with(|| Bucket { tokens: most, at: Instant::now() });
-    let passed = bucket.at.elapsed();
+    let bucket = bucket.get_or_insert_with(|| Bucket { tokens: most, at: now });
+    let passed = now.saturating_duration_since(bucket.at);
     bucket.at += passed;
     bucket.tokens =
         (bucket.tokens + most * passed.as_secs_f64() / on_demand.per.as_secs_f64().max(0.001)).min(most);
@@ -142,15 +147,34 @@ mod tests {
                 u32::from(admission.admit(&on_demand, &format!("n{number}.example")).await == Admitted::Yes);
         }
         assert_eq!(admitted, 3);
-        admission.refuse("b.example");
+        admission.refuse("b.example", Instant::now());
         assert_eq!(admission.admit(&on_demand, "b.example").await, Admitted::Refused);
     }
 
     #[test]
+    fn tokens_come_back_evenly_and_no_more_than_the_rate() {
+        let (bucket, on_demand, start) = (Mutex::default(), on_demand(), Instant::now());
+        let taken = |minutes: u64| {
+            let now = start + Duration::from_mins(minutes);
+            (0..10).filter(|_| take(&bucket, &on_demand, 1, now)).count()
+        };
+        assert_eq!([0, 19, 20, 40, 80, 1000].map(taken), [3, 0, 1, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_refusal_is_remembered_for_a_while() {
+        let (admission, start) = (Admission::default(), Instant::now());
+        admission.refuse("b.example", start);
+        let end = start + REFUSED_FOR;
+        assert!(admission.was_refused("b.example", end - Duration::from_millis(1)));
+        assert!(!admission.was_refused("b.example", end) && !admission.was_refused("c.example", start));
+    }
+
+    #[test]
     fn refused_names_are_bounded() {
-        let admission = Admission::default();
+        let (admission, now) = (Admission::default(), Instant::now());
         for number in 0..=REFUSED_MOST {
-            admission.refuse(&number.to_string());
+            admission.refuse(&number.to_string(), now);
         }
         assert!(admission.refused.lock().len() <= REFUSED_MOST);
     }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foregate_proxy::settings::CertificateFiles;
 use foregate_proxy::settings::automatic::{Automatic, ChallengeKind, IssuedBy};
@@ -243,7 +243,7 @@ impl KeeperShared {
                     tracing::warn!(name, %error, "the failure could not be noted in the storage");
                 }
                 if present.demanded && !present.is_usable() {
-                    self.admission.refuse(name);
+                    self.admission.refuse(name, Instant::now());
                 }
             }
         }

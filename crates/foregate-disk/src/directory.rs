@@ -213,7 +213,7 @@ impl LockedDirectory {
             queue: Queue::default(),
             writer: Mutex::new(Writer::new(store.epoch)),
             journal: Mutex::new(None),
-            health: Health::new(),
+            health: Health::new(Instant::now()),
             counters: Counters::default(),
             lowest,
             recovering: AtomicBool::new(true),
@@ -332,7 +332,7 @@ impl OpenDirectory {
             busy: get(&counters.busy),
             foreign: get(&counters.foreign),
             recovering: inner.recovering.load(Ordering::Relaxed) && !inner.health.is_held(),
-            off: !inner.health.is_on(),
+            off: !inner.health.is_on(Instant::now),
             longest_wait: io.longest_wait / 1000,
         }
     }
@@ -348,7 +348,7 @@ fn run(inner: &Arc<Inner>) {
         let mut writer = inner.writer.lock();
         match work {
             Work::Object(object) => {
-                if !inner.health.is_writable() || writer.put(inner, &object).is_err() {
+                if !inner.health.is_writable(Instant::now) || writer.put(inner, &object).is_err() {
                     add(&inner.counters.dropped, 1);
                 }
             }
@@ -380,7 +380,7 @@ fn run(inner: &Arc<Inner>) {
 /// Writes a new journal if the present one misses a purge, or has grown long.
 fn renew_journal(inner: &Inner) {
     let mut journal = inner.journal.lock();
-    if journal.as_ref().is_some_and(|journal| !journal.is_long()) || !inner.health.is_writable() {
+    if journal.as_ref().is_some_and(|journal| !journal.is_long()) || !inner.health.is_writable(Instant::now) {
         return;
     }
     if let Some(new) = inner.check(Journal::create(inner.directory.blocking(), &inner.id, &inner.floors)) {

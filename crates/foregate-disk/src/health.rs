@@ -35,10 +35,10 @@ struct Errors {
 }
 
 impl Health {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(start: Instant) -> Self {
         let (off_until, full_until) = (AtomicU64::new(0), AtomicU64::new(0));
         let held = AtomicBool::new(false);
-        Self { start: Instant::now(), off_until, full_until, held, errors: Mutex::default() }
+        Self { start, off_until, full_until, held, errors: Mutex::default() }
     }
 
     fn time(&self, at: Instant) -> u64 {
@@ -46,10 +46,10 @@ impl Health {
         u64::try_from((at - self.start).as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// Returns whether the disk is used at all.
-    pub(crate) fn is_on(&self) -> bool {
+    /// Returns whether the disk is used at all. As long as it has not failed, this does not read the clock.
+    pub(crate) fn is_on(&self, now: impl FnOnce() -> Instant) -> bool {
         let until = self.off_until.load(Ordering::Relaxed);
-        !self.is_held() && (until == 0 || self.time(Instant::now()) >= until)
+        !self.is_held() && (until == 0 || self.time(now()) >= until)
     }
 
     /// Switches the disk off until [`release`](Self::release).
@@ -68,22 +68,18 @@ impl Health {
     }
 
     /// Returns whether objects may be written.
-    pub(crate) fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self, now: impl Fn() -> Instant) -> bool {
         let until = self.full_until.load(Ordering::Relaxed);
-        self.is_on() && (until == 0 || self.time(Instant::now()) >= until)
+        self.is_on(&now) && (until == 0 || self.time(now()) >= until)
     }
 
     /// Notes that the file system is full.
-    pub(crate) fn full(&self) {
-        self.full_until.store(self.time(Instant::now() + FULL), Ordering::Relaxed);
+    pub(crate) fn full(&self, now: Instant) {
+        self.full_until.store(self.time(now + FULL), Ordering::Relaxed);
     }
 
     /// Counts an error. Returns true if it switches the disk off.
-    pub(crate) fn error(&self) -> bool {
-        self.error_at(Instant::now())
-    }
-
-    fn error_at(&self, now: Instant) -> bool {
+    pub(crate) fn error(&self, now: Instant) -> bool {
         let mut errors = self.errors.lock();
         if errors.ended.is_some_and(|ended| now < ended) {
             return false;
@@ -109,21 +105,45 @@ mod tests {
 
     #[test]
     fn errors_switch_a_disk_off_and_longer_each_time() {
-        let health = Health::new();
         let start = Instant::now();
+        let health = Health::new(start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        assert!((0..4).all(|second| !health.error_at(at(second))));
+        let is_on = |seconds: u64| health.is_on(|| at(seconds));
+        assert!((0..4).all(|second| !health.error(at(second))));
         // Too long ago to count.
-        assert!((20..24).all(|second| !health.error_at(at(second))));
-        assert!(health.is_on());
-        assert!(health.error_at(at(24)));
-        assert!(!health.is_on() && !health.is_writable());
-        assert!(!health.error_at(at(30)), "errors of operations that were under way change nothing");
+        assert!((20..24).all(|second| !health.error(at(second))));
+        assert!(is_on(24));
+        assert!(health.error(at(24)));
+        assert!(!is_on(24) && !health.is_writable(|| at(24)));
+        assert!(!health.error(at(30)), "errors of operations that were under way change nothing");
+        assert!(!is_on(33) && is_on(34));
         // One error is enough right after the pause, which doubles.
-        assert!(health.error_at(at(36)));
-        assert!(!health.error_at(at(50)));
-        assert!(health.error_at(at(57)));
+        assert!(health.error(at(36)));
+        assert!(!is_on(55) && is_on(56));
+        assert!(!health.error(at(50)));
+        assert!(health.error(at(57)));
         // A disk that has worked for some time starts over.
-        assert!(!health.error_at(at(57 + 40 + 11)));
+        assert!(!health.error(at(57 + 40 + 11)));
+    }
+
+    #[test]
+    fn a_full_disk_is_read_and_written_again_after_a_pause() {
+        let start = Instant::now();
+        let health = Health::new(start);
+        assert!(health.is_writable(|| start));
+        health.full(start);
+        let end = start + FULL;
+        assert!(health.is_on(|| start) && !health.is_writable(|| end - Duration::from_millis(1)));
+        assert!(health.is_writable(|| end));
+    }
+
+    #[test]
+    fn a_failed_start_holds_the_disk_off_until_it_is_released() {
+        let start = Instant::now();
+        let health = Health::new(start);
+        health.hold();
+        assert!(!health.is_on(|| start + LONGEST) && !health.is_writable(|| start + LONGEST));
+        health.release();
+        assert!(health.is_on(|| start) && health.is_writable(|| start));
     }
 }

@@ -108,8 +108,8 @@ impl Inner {
         let full = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].map(Errno::raw_os_error);
         if error.raw_os_error().is_some_and(|code| full.contains(&code)) {
             tracing::warn!(%error, "the file system of the cache in {path} is full: nothing is stored for 10 s");
-            self.health.full();
-        } else if self.health.error() {
+            self.health.full(Instant::now());
+        } else if self.health.error(Instant::now()) {
             tracing::warn!(%error, "the cache in {path} fails: it is off for some time");
         }
     }

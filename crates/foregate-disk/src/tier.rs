@@ -159,14 +159,15 @@ impl Disk {
 
     /// Returns whether the tier may have a response for a key. It is cheap, since it only uses memory.
     pub fn may_have(&self, key: Key) -> bool {
-        self.of(key)
-            .is_some_and(|inner| inner.health.is_on() && inner.index.get(Fingerprint::of(key)).is_some())
+        self.of(key).is_some_and(|inner| {
+            inner.health.is_on(Instant::now) && inner.index.get(Fingerprint::of(key)).is_some()
+        })
     }
 
     /// Looks for a response to a request with this key. Purged and damaged responses are not found.
     pub async fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> DiskLookup {
         let Some(inner) = self.of(key) else { return DiskLookup::Nothing { variant: None } };
-        if !inner.health.is_on() {
+        if !inner.health.is_on(Instant::now) {
             return DiskLookup::Unavailable;
         }
         let found = self.find(inner, key, text, request).await.unwrap_or(DiskLookup::Unavailable);
@@ -211,7 +212,7 @@ impl Disk {
         if record::length_of(object) > inner.largest_small() {
             return false;
         }
-        let taken = inner.health.is_writable() && inner.queue.push(Arc::clone(object));
+        let taken = inner.health.is_writable(Instant::now) && inner.queue.push(Arc::clone(object));
         if !taken {
             add(&inner.counters.dropped, 1);
         }
@@ -229,7 +230,7 @@ impl Disk {
     /// Begins a body that is written while it arrives. `None` while the disk is off or full.
     pub fn fill(&self, key: Key) -> Option<Fill> {
         let inner = self.of(key)?;
-        inner.health.is_writable().then(|| Fill::new(Arc::clone(inner)))
+        inner.health.is_writable(Instant::now).then(|| Fill::new(Arc::clone(inner)))
     }
 
     /// Removes the responses of an address with all variants, after a request that has changed it.

@@ -38,6 +38,7 @@ use crate::telemetry::audit::AuditLog;
 use crate::telemetry::live::LiveRequests;
 use crate::telemetry::loads::ConfigurationLoads;
 use crate::telemetry::log_file::{LogFile, LogFiles};
+use crate::time::clock::Clock;
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{GateKey, Pools, Upstream, Upstreams};
 
@@ -376,6 +377,7 @@ impl Proxy {
         metrics: Arc<Metrics>,
         folders: Folders,
         identity: Option<CacheIdentity>,
+        clock: Clock,
     ) -> io::Result<Self> {
         let unrouted = metrics.unrouted();
         count_sites(&mut config, &metrics);
@@ -388,7 +390,8 @@ impl Proxy {
         let settings = &config.settings;
         let reads_files = !settings.folders.is_empty() || !settings.cache_store.disks.is_empty();
         crate::folders::tell_engine(settings.disk_engine, reads_files);
-        let cache = Cache::new(&settings.cache_store, settings.disk_engine, Arc::clone(&metrics), folders)?;
+        let (store, engine) = (&settings.cache_store, settings.disk_engine);
+        let cache = Cache::new(store, engine, Arc::clone(&metrics), folders, clock)?;
         let cache = Arc::new(cache.continuing(identity));
         cache.set_shield(config.settings.shield.as_ref());
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
@@ -399,8 +402,8 @@ impl Proxy {
         let live = Arc::<LiveRequests>::default();
         live.keep_failures(config.settings.shows_failures());
         Ok(Self {
-            audit: AuditLog::default(),
-            loads: ConfigurationLoads::default(),
+            audit: AuditLog::new(clock),
+            loads: ConfigurationLoads::new(clock),
             live,
             steps,
             filter_memory,

@@ -245,14 +245,14 @@ impl RunningServer {
         let items = items.unwrap_or_default();
         inheritance::restore_early(&items, &upstreams);
         let certificates = CertificateStore::with_keeper(source.keeper(), clock);
-        let logs = LogFiles::default();
+        let logs = LogFiles::new(clock);
         let mut config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
         config.open_folders(&[])?;
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
         upstreams.resolver().forget_inherited();
         inheritance::restore(&items, &config, &certificates, Moment::Start);
-        let proxy = Arc::new(Proxy::new(config, metrics, folders, inheritance::cache(&items))?);
+        let proxy = Arc::new(Proxy::new(config, metrics, folders, inheritance::cache(&items), clock)?);
         let _ = proxy.shared.set(Arc::downgrade(&proxy));
         let membership = Membership::new(supervised, &proxy)?;
         proxy.handover.accept(!membership.is_candidate);

@@ -15,7 +15,7 @@ pub mod warm;
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use foregate_cache::{
     CacheTime, FlightLimits, Flights, Floors, Moment, NotStored, Secret, Sequence, Strength, Uri,
@@ -36,6 +36,7 @@ pub use self::store::{Hit, Recording, Store, StoreFound};
 use crate::counters::cache::CacheFigures;
 use crate::counters::metrics::Metrics;
 use crate::settings::{CacheStore, EngineChoice, ShieldSettings};
+use crate::time::clock::Clock;
 
 /// The secret and the clock of a cache. Stored responses can only be used with the same secret and clock.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +64,7 @@ pub struct Cache {
     pub secret: Secret,
     /// A moment on the system's steady clock, and the cache's time at that moment.
     start: (Instant, CacheTime),
+    clock: Clock,
     metrics: Arc<Metrics>,
 }
 
@@ -76,6 +78,7 @@ impl Cache {
         engine: EngineChoice,
         metrics: Arc<Metrics>,
         folders: Folders,
+        clock: Clock,
     ) -> io::Result<Self> {
         let floors = Arc::new(Floors::default());
         let (disk, TierIdentity { secret, started: start }) =
@@ -83,12 +86,13 @@ impl Cache {
         let reserve = settings.reserve.as_ref().map(Reserve::start).transpose()?;
         Ok(Self {
             reserve,
-            shield: Arc::new(Shield::new(settings.disks.first().map(|disk| disk.folder.clone()))),
+            shield: Arc::new(Shield::new(settings.disks.first().map(|disk| disk.folder.clone()), clock)),
             store: Store::new(settings, secret, floors, disk),
             generations: Generations::default(),
             flights: Flights::new(FlightLimits::default()),
             secret,
             start,
+            clock,
             metrics,
         })
     }
@@ -109,14 +113,14 @@ impl Cache {
     /// The current time of the cache's clock.
     pub fn time(&self) -> CacheTime {
         let (start, time) = self.start;
-        let since = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let since = self.clock.now().saturating_duration_since(start);
+        let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         CacheTime(time.0.saturating_add(since))
     }
 
     /// The current time of the cache's clock and of the wall clock.
     pub fn now(&self) -> Moment {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Moment { wall, cache: self.time() }
+        Moment { wall: self.clock.unix(), cache: self.time() }
     }
 
     /// Invalidates all responses that are stored for an address, after a request that has changed the resource. Additions
@@ -324,7 +328,14 @@ mod tests {
     async fn purges_by_clients_are_forgotten_before_they_are_too_many() {
         let settings = CacheStore { memory: 1 << 20, ..CacheStore::default() };
         let cache = Arc::new(
-            Cache::new(&settings, EngineChoice::default(), Arc::default(), Folders::Required).unwrap(),
+            Cache::new(
+                &settings,
+                EngineChoice::default(),
+                Arc::default(),
+                Folders::Required,
+                Clock::default(),
+            )
+            .unwrap(),
         );
         for number in 0..200_000_u32 {
             let path = format!("/{number}");

@@ -5,12 +5,17 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use crate::time::clock::Clock;
+
 /// The most changes that are kept.
 const KEPT: usize = 100;
 
 /// The last changes.
-#[derive(Debug, Default)]
-pub struct AuditLog(Mutex<VecDeque<AuditedChange>>);
+#[derive(Debug)]
+pub struct AuditLog {
+    changes: Mutex<VecDeque<AuditedChange>>,
+    clock: Clock,
+}
 
 /// A change, or a refused one.
 #[derive(Debug, Clone)]
@@ -26,6 +31,11 @@ pub struct AuditedChange {
 }
 
 impl AuditLog {
+    /// An empty log, whose changes get their times from `clock`.
+    pub fn new(clock: Clock) -> Self {
+        Self { changes: Mutex::default(), clock }
+    }
+
     /// Records a change, and writes it to the log of the process.
     pub fn record(&self, who: &str, change: &str, refused: Option<&str>) {
         match refused {
@@ -34,12 +44,12 @@ impl AuditLog {
         }
         let refused = refused.map(str::to_owned);
         let entry = AuditedChange {
-            time: SystemTime::now(),
+            time: self.clock.wall(),
             who: who.to_owned(),
             change: change.to_owned(),
             refused,
         };
-        let mut changes = self.0.lock();
+        let mut changes = self.changes.lock();
         if changes.len() >= KEPT {
             changes.pop_front();
         }
@@ -48,6 +58,28 @@ impl AuditLog {
 
     /// The kept changes, the newest one first.
     pub fn changes(&self) -> Vec<AuditedChange> {
-        self.0.lock().iter().rev().cloned().collect()
+        self.changes.lock().iter().rev().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_changes_are_kept_with_their_times() {
+        let clock = Clock::of_a_test();
+        let log = AuditLog::new(clock);
+        for number in 0..=KEPT {
+            log.record("uid 0", &format!("change {number}"), None);
+            clock.advance(Duration::from_secs(60));
+        }
+        let changes = log.changes();
+        assert_eq!((changes.len(), &*changes[0].change), (KEPT, "change 100"));
+        assert_eq!(changes[KEPT - 1].change, "change 1");
+        let passed = changes[0].time.duration_since(changes[1].time).unwrap();
+        assert!(passed >= Duration::from_secs(60), "{passed:?}");
     }
 }

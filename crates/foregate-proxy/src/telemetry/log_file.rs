@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use self::writer::WriterShared;
 use crate::counters::metrics::Counter;
 use crate::settings::LogTarget;
+use crate::time::clock::Clock;
 
 mod output;
 mod rotation;
@@ -26,6 +27,7 @@ pub(super) use self::writer::BACKLOG_LIMIT;
 #[derive(Debug, Default)]
 pub struct LogFiles {
     known: Mutex<Vec<KnownFile>>,
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -37,6 +39,11 @@ struct KnownFile {
 }
 
 impl LogFiles {
+    /// No files; the times in syslog messages and the age of files are taken from `clock`.
+    pub fn new(clock: Clock) -> Self {
+        Self { known: Mutex::default(), clock }
+    }
+
     /// Returns the log of this target. If it is not open yet with the same counter, opens it and starts
     /// its writer's thread, `foregate-log`. A missing file is created with mode 0640, and an existing one
     /// is appended to. To a syslog server, the thread connects later. Lost lines are counted in `dropped`.
@@ -52,7 +59,7 @@ impl LogFiles {
         if let Some(handle) = handles.find(|handle| handle.shared.counts_in(dropped)) {
             return Ok(LogFile { handle });
         }
-        let handle = Arc::new(Handle { shared: writer::start(target, Arc::clone(dropped))? });
+        let handle = Arc::new(Handle { shared: writer::start(target, Arc::clone(dropped), self.clock)? });
         let (shared, weak) = (Arc::downgrade(&handle.shared), Arc::downgrade(&handle));
         known.push(KnownFile { target: target.clone(), handle: weak, shared });
         Ok(LogFile { handle })

@@ -67,11 +67,12 @@ const ROOMS: &[(&str, &[&str])] = &[
             "message", "link", "upstream",
         ],
     ),
-    ("telemetry", &["address", "files", "counters", "settings", "limits", "folders"]),
+    ("telemetry", &["address", "files", "counters", "time", "settings", "limits", "folders"]),
     (
         "proxy",
         &[
             "counters",
+            "time",
             "settings",
             "limits",
             "tls",

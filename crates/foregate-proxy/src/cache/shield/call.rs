@@ -6,7 +6,6 @@
 //! if another server now has the address of a former node, it cannot put anything into the cache.
 
 use std::net::IpAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -119,14 +118,14 @@ impl CallKey {
         format!("foregate-{tag}")
     }
 
-    /// The field of a request. `None` if it is too long.
-    pub fn sign(&self, call: &NodeCall, to: &Recipient<'_>) -> Option<String> {
+    /// The field of a request that is sent at `now`, seconds since 1970. `None` if it is too long.
+    pub fn sign(&self, call: &NodeCall, to: &Recipient<'_>, now: u64) -> Option<String> {
         let mut claims = json!({
             "group": to.group,
             "from": call.from,
             "to": to.node,
             "nonce": call.nonce,
-            "time": seconds(),
+            "time": now,
         });
         let more = match &call.kind {
             CallKind::Purges(LogPosition { epoch, number }) => json!({ "purges": [epoch, number] }),
@@ -141,8 +140,9 @@ impl CallKey {
         (field.len() <= LONGEST).then_some(field)
     }
 
-    /// Reads the field of a request. `None` if it was not signed with this key for this node, or if it is too old.
-    pub fn verify(&self, field: &[u8], to: &Recipient<'_>) -> Option<NodeCall> {
+    /// Reads the field of a request that arrives at `now`, seconds since 1970. `None` if it was not signed with this
+    /// key for this node, or if it is too old.
+    pub fn verify(&self, field: &[u8], to: &Recipient<'_>, now: u64) -> Option<NodeCall> {
         if field.len() > LONGEST {
             return None;
         }
@@ -152,7 +152,7 @@ impl CallKey {
         hmac::verify(&self.0, &text, &tag).ok()?;
         let claims: Value = serde_json::from_slice(&claims).ok()?;
         let is_for_us = claims["group"] == *to.group && claims["to"] == *to.node;
-        let age = claims["time"].as_u64()?.abs_diff(seconds());
+        let age = claims["time"].as_u64()?.abs_diff(now);
         if !is_for_us || age > VALID {
             return None;
         }
@@ -207,11 +207,6 @@ fn joined(parts: &[&[u8]]) -> Vec<u8> {
     all
 }
 
-/// The current time, in seconds since 1970.
-fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 impl FetchCall {
     fn to_json(&self) -> Value {
         let known = self.known.iter().map(|(node, position)| json!([node, position.epoch, position.number]));
@@ -260,6 +255,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at what they do not expect")]
     use super::*;
 
+    const NOW: u64 = 1_800_000_000;
     const TO: Recipient<'static> =
         Recipient { group: "eu", node: "two", target: b"/a?b", authority: b"example.com" };
 
@@ -285,35 +281,44 @@ mod tests {
         let key = CallKey::new(b"a secret of the group");
         for kind in [call().kind, CallKind::Purges(LogPosition { epoch: 1, number: u64::MAX })] {
             let call = NodeCall { kind, ..call() };
-            let field = key.sign(&call, &TO).unwrap();
-            assert_eq!(key.verify(field.as_bytes(), &TO), Some(call));
+            let field = key.sign(&call, &TO, NOW).unwrap();
+            assert_eq!(key.verify(field.as_bytes(), &TO, NOW), Some(call));
         }
     }
 
     #[test]
     fn a_call_is_for_one_node_one_target_and_one_secret() {
         let (key, other) = (CallKey::new(b"a secret of the group"), CallKey::new(b"another secret"));
-        let field = key.sign(&call(), &TO).unwrap();
-        assert_eq!(other.verify(field.as_bytes(), &TO), None);
+        let field = key.sign(&call(), &TO, NOW).unwrap();
+        assert_eq!(other.verify(field.as_bytes(), &TO, NOW), None);
         for wrong in [
             Recipient { group: "us", ..TO },
             Recipient { node: "three", ..TO },
             Recipient { target: b"/a", ..TO },
             Recipient { authority: b"example.org", ..TO },
         ] {
-            assert_eq!(key.verify(field.as_bytes(), &wrong), None, "{wrong:?}");
+            assert_eq!(key.verify(field.as_bytes(), &wrong, NOW), None, "{wrong:?}");
         }
         for place in 0..field.len() {
             let mut changed = field.clone().into_bytes();
             changed[place] ^= 1;
             // The last character of each part has bits that mean nothing.
-            if let Some(read) = key.verify(&changed, &TO) {
+            if let Some(read) = key.verify(&changed, &TO, NOW) {
                 assert_eq!(read, call(), "{place}");
             }
         }
         for wrong in ["", ".", "a.b", &field[..field.len() - 2]] {
-            assert_eq!(key.verify(wrong.as_bytes(), &TO), None, "{wrong}");
+            assert_eq!(key.verify(wrong.as_bytes(), &TO, NOW), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_call_is_good_for_some_minutes_before_and_after_its_time() {
+        let key = CallKey::new(b"a secret of the group");
+        let field = key.sign(&call(), &TO, NOW).unwrap();
+        let is_good = |now| key.verify(field.as_bytes(), &TO, now).is_some();
+        assert!(is_good(NOW - VALID) && is_good(NOW + VALID));
+        assert!(!is_good(NOW - VALID - 1) && !is_good(NOW + VALID + 1));
     }
 
     #[test]
@@ -321,7 +326,7 @@ mod tests {
         let key = CallKey::new(b"a secret of the group");
         let fetch = FetchCall { text: vec![0; LONGEST], ..FetchCall::default() };
         let call = NodeCall { kind: CallKind::Fetch(Box::new(fetch)), ..call() };
-        assert_eq!(key.sign(&call, &TO), None);
+        assert_eq!(key.sign(&call, &TO, NOW), None);
     }
 
     #[test]

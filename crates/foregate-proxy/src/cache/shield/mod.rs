@@ -30,6 +30,7 @@ use super::Cache;
 use crate::counters::cache::{NodeFigures, ShieldFigures};
 use crate::counters::metrics::Counter;
 use crate::settings::ShieldSettings;
+use crate::time::clock::Clock;
 
 /// If the last answer of a node is older than this, the store is not used before its next answer. Nodes answer each
 /// second.
@@ -62,6 +63,7 @@ pub struct Shield {
     positions: Positions,
     /// Counters.
     pub counters: ShieldCounters,
+    clock: Clock,
 }
 
 /// Counters of the shield.
@@ -93,6 +95,7 @@ pub struct ShieldGroup {
     /// Notified when purges of another node were applied.
     learned: Notify,
     start: Instant,
+    clock: Clock,
     /// True once the group has ended or was replaced.
     over: AtomicBool,
 }
@@ -121,16 +124,17 @@ enum Presence {
 
 impl Shield {
     /// A shield without nodes. The file of positions is in `folder`, if there is one.
-    pub(super) fn new(folder: Option<PathBuf>) -> Self {
+    pub(super) fn new(folder: Option<PathBuf>, clock: Clock) -> Self {
         Self {
             log: Mutex::new(PurgeLog::new(crate::random::number())),
-            began: Instant::now(),
+            began: clock.now(),
             news: Notify::new(),
             confirmed: Notify::new(),
             readers: Mutex::default(),
             group: ArcSwapOption::empty(),
             positions: Positions::new(folder),
             counters: ShieldCounters::default(),
+            clock,
         }
     }
 
@@ -153,7 +157,7 @@ impl Shield {
                 Some(group) => group.positions(),
                 None => self.positions.read(settings),
             };
-            Arc::new(ShieldGroup::new(settings, &known))
+            Arc::new(ShieldGroup::new(settings, &known, self.clock))
         });
         self.group.store(group.clone());
         if let Some(group) = group
@@ -175,12 +179,7 @@ impl Shield {
             let confirmed = async {
                 loop {
                     let told = shield.confirmed.notified();
-                    if shield
-                        .readers
-                        .lock()
-                        .values()
-                        .all(|(known, seen)| *known >= number || seen.elapsed() > AWAY)
-                    {
+                    if shield.is_confirmed(number) {
                         break;
                     }
                     told.await;
@@ -190,6 +189,13 @@ impl Shield {
                 tracing::warn!(group = %group.settings.name, "a node of the shield has not confirmed a purge yet");
             }
         })
+    }
+
+    /// Returns whether all nodes that are not away have a purge of this node's log.
+    fn is_confirmed(&self, number: u64) -> bool {
+        let now = self.clock.now();
+        let is_away = |seen| now.saturating_duration_since(seen) > AWAY;
+        self.readers.lock().values().all(|(known, seen)| *known >= number || is_away(*seen))
     }
 
     /// The end of this node's own log.
@@ -206,7 +212,7 @@ impl Shield {
             if log.epoch() == position.epoch {
                 let mut readers = self.readers.lock();
                 // Only nodes of the configuration can ask, so the table stays small.
-                readers.insert(node.into(), (number, Instant::now()));
+                readers.insert(node.into(), (number, self.clock.now()));
                 drop(readers);
                 self.confirmed.notify_waiters();
             } else {
@@ -226,7 +232,8 @@ impl Shield {
             .await;
         }
         let log = self.log.lock();
-        follow::encode((log.epoch(), log.latest()), self.began.elapsed(), &log.since(number, AT_ONCE))
+        let age = self.clock.now().saturating_duration_since(self.began);
+        follow::encode((log.epoch(), log.latest()), age, &log.since(number, AT_ONCE))
     }
 
     /// Forgets nodes that are no longer in the group.
@@ -268,7 +275,7 @@ impl Shield {
 }
 
 impl ShieldGroup {
-    fn new(settings: &Arc<ShieldSettings>, known: &HashMap<String, LogPosition>) -> Self {
+    fn new(settings: &Arc<ShieldSettings>, known: &HashMap<String, LogPosition>, clock: Clock) -> Self {
         let key = CallKey::new(&settings.secret);
         let state = |node: &crate::settings::ShieldNode| NodeState {
             position: Mutex::new(known.get(&*node.name).copied()),
@@ -280,7 +287,8 @@ impl ShieldGroup {
             key,
             settings: Arc::clone(settings),
             learned: Notify::new(),
-            start: Instant::now(),
+            start: clock.now(),
+            clock,
             over: AtomicBool::new(false),
         }
     }
@@ -291,7 +299,8 @@ impl ShieldGroup {
 
     /// Milliseconds since the start, never 0.
     fn now(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+        let since = self.clock.now().saturating_duration_since(self.start);
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
     fn is_recent(&self, moment: &AtomicU64) -> bool {
@@ -385,14 +394,14 @@ impl ShieldGroup {
     pub fn sign(&self, node: usize, call: &NodeCall, target: &[u8], authority: &[u8]) -> Option<String> {
         let node = self.settings.nodes.get(node)?;
         let to = Recipient { group: &self.settings.name, node: &node.name, target, authority };
-        self.key.sign(call, &to)
+        self.key.sign(call, &to, self.clock.unix())
     }
 
     /// Checks and reads the field of a request to this node. `None` if no other node of the group signed it.
     pub fn verify(&self, field: &[u8], target: &[u8], authority: &[u8]) -> Option<NodeCall> {
         let node = self.settings.own_name();
-        let call =
-            self.key.verify(field, &Recipient { group: &self.settings.name, node, target, authority })?;
+        let to = Recipient { group: &self.settings.name, node, target, authority };
+        let call = self.key.verify(field, &to, self.clock.unix())?;
         let is_other = call.from != node && self.settings.nodes.iter().any(|node| *node.name == *call.from);
         is_other.then_some(call)
     }
@@ -405,5 +414,55 @@ impl ShieldGroup {
     /// Returns whether an answer comes from a node of the group.
     pub fn is_proof(&self, field: &[u8], kind: AnswerKind, nonce: u64, status: u16, body: &[u8]) -> bool {
         self.key.is_proof(field, kind, nonce, status, body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at what they do not expect")]
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::settings::ShieldNode;
+
+    /// This node is `one`; the other one is `two`.
+    fn settings() -> Arc<ShieldSettings> {
+        let node = |name: &str| ShieldNode { name: name.into(), address: "127.0.0.1:1".parse().unwrap() };
+        let (nodes, secret) = (vec![node("one"), node("two")], Box::from(&b"secret"[..]));
+        Arc::new(ShieldSettings { name: "eu".into(), nodes, own: 0, secret })
+    }
+
+    #[test]
+    fn the_store_is_used_only_while_the_other_node_is_heard_or_known_to_be_away() {
+        let clock = Clock::of_a_test();
+        let group = ShieldGroup::new(&settings(), &HashMap::new(), clock);
+        let node = &group.nodes[1];
+        assert!(!group.is_up(1) && !group.is_current(), "it has not been asked yet");
+        node.heard.store(group.now(), Ordering::Release);
+        *node.presence.lock() = Presence::Up;
+        assert!(group.is_up(1) && group.is_current());
+        clock.advance(SILENCE);
+        assert!(!group.is_up(1) && !group.is_current(), "it has fallen silent");
+        node.tried.store(group.now(), Ordering::Release);
+        *node.presence.lock() = Presence::Away;
+        assert!(!group.is_up(1) && group.is_current());
+        clock.advance(SILENCE);
+        assert!(!group.is_current(), "it may be back, since it was not asked for a while");
+    }
+
+    #[tokio::test]
+    async fn a_purge_waits_for_nodes_that_are_not_away() {
+        let clock = Clock::of_a_test();
+        let shield = Arc::new(Shield::new(None, clock));
+        shield.group.store(Some(Arc::new(ShieldGroup::new(&settings(), &HashMap::new(), clock))));
+        let start = shield.position();
+        shield.purges_for("two", start, Duration::ZERO).await;
+        let told = shield.tell(b"a purge").unwrap();
+        assert!(told.now_or_never().is_none(), "the other node does not have it yet");
+        shield.purges_for("two", shield.position(), Duration::ZERO).await;
+        assert!(shield.is_confirmed(shield.position().number));
+        let told = shield.tell(b"another purge").unwrap();
+        clock.advance(AWAY + Duration::from_millis(1));
+        assert!(told.now_or_never().is_some(), "the other node is away");
     }
 }

@@ -10,6 +10,7 @@ use super::syslog::Syslog;
 use super::writer::Torn;
 use crate::files;
 use crate::settings::LogTarget;
+use crate::time::clock::Clock;
 
 /// The destination of a log.
 pub(super) enum LogOutput {
@@ -20,15 +21,17 @@ pub(super) enum LogOutput {
 
 impl LogOutput {
     /// Opens a file. The connection to a server is made for the first line.
-    pub(super) fn open(target: &LogTarget) -> io::Result<Self> {
+    pub(super) fn open(target: &LogTarget, clock: Clock) -> io::Result<Self> {
         Ok(match target {
             LogTarget::File { path, rotation: None } => {
                 Self::File { path: path.clone(), file: files::open_to_append(path)?, torn: Torn::default() }
             }
             LogTarget::File { path, rotation: Some(rotation) } => {
-                Self::Rotating(Rotating::open(path, *rotation)?)
+                Self::Rotating(Rotating::open(path, *rotation, clock)?)
             }
-            LogTarget::Syslog { server, facility } => Self::Syslog(Syslog::new(server.clone(), *facility)),
+            LogTarget::Syslog { server, facility } => {
+                Self::Syslog(Syslog::new(server.clone(), *facility, clock))
+            }
         })
     }
 

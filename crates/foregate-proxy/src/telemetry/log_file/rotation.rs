@@ -15,6 +15,7 @@ use std::time::SystemTime;
 use super::writer::Torn;
 use crate::files;
 use crate::settings::Rotation;
+use crate::time::clock::Clock;
 
 /// The present file, and the conditions for its rotation.
 pub(super) struct Rotating {
@@ -24,20 +25,21 @@ pub(super) struct Rotating {
     torn: Torn,
     size: u64,
     created: SystemTime,
+    clock: Clock,
 }
 
 impl Rotating {
-    pub(super) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, rotation: Rotation, clock: Clock) -> io::Result<Self> {
         let file = files::open_to_append(path)?;
         let found = file.metadata()?;
-        let (size, created) = (found.len(), created(&found));
-        Ok(Self { path: path.to_owned(), rotation, file, torn: Torn::default(), size, created })
+        let (size, created) = (found.len(), created(&found, clock));
+        Ok(Self { path: path.to_owned(), rotation, file, torn: Torn::default(), size, created, clock })
     }
 
     /// Opens the path again. Returns the number of lost lines: 1 if a line was partly written to the old file.
     pub(super) fn reopen(&mut self) -> io::Result<u64> {
         let torn = u64::from(self.torn.is_some());
-        *self = Self::open(&self.path, self.rotation)?;
+        *self = Self::open(&self.path, self.rotation, self.clock)?;
         Ok(torn)
     }
 
@@ -73,7 +75,7 @@ impl Rotating {
         if self.torn.is_some() || self.size == 0 && self.rotation.size.is_none() {
             return lines.len();
         }
-        let old = |age| self.created.elapsed().is_ok_and(|passed| passed >= age);
+        let old = |age| self.clock.wall().duration_since(self.created).is_ok_and(|passed| passed >= age);
         if self.size > 0 && self.rotation.age.is_some_and(old) {
             return 0;
         }
@@ -138,8 +140,8 @@ impl Rotating {
 
 /// The time at which the file was created, or, if the file system does not record it, the time of
 /// the last change.
-fn created(found: &Metadata) -> SystemTime {
-    found.created().or_else(|_| found.modified()).unwrap_or_else(|_| SystemTime::now())
+fn created(found: &Metadata, clock: Clock) -> SystemTime {
+    found.created().or_else(|_| found.modified()).unwrap_or_else(|_| clock.wall())
 }
 
 #[cfg(test)]
@@ -156,7 +158,7 @@ mod tests {
     fn files_have_whole_lines_and_no_more_bytes_than_their_limit() {
         let folder = tempfile::tempdir().unwrap();
         let rotation = Rotation { size: Some(10), age: None, keep: 2 };
-        let mut log = Rotating::open(&folder.path().join("log"), rotation).unwrap();
+        let mut log = Rotating::open(&folder.path().join("log"), rotation, Clock::default()).unwrap();
         log.send(b"one\ntwo\nthree\n").unwrap();
         assert_eq!(
             (read(folder.path(), "log"), read(folder.path(), "log.1")),
@@ -173,7 +175,8 @@ mod tests {
     fn another_writer_follows() {
         let folder = tempfile::tempdir().unwrap();
         let rotation = Rotation { size: Some(8), age: None, keep: 5 };
-        let mut logs = [0, 1].map(|_| Rotating::open(&folder.path().join("log"), rotation).unwrap());
+        let mut logs =
+            [0, 1].map(|_| Rotating::open(&folder.path().join("log"), rotation, Clock::default()).unwrap());
         for number in 0..8 {
             logs[number % 2].send(format!("{number}--\n").as_bytes()).unwrap();
         }
@@ -185,10 +188,11 @@ mod tests {
     fn an_old_file_is_put_aside_before_the_next_line() {
         let folder = tempfile::tempdir().unwrap();
         let rotation = Rotation { size: None, age: Some(Duration::from_hours(1)), keep: 1 };
-        let mut log = Rotating::open(&folder.path().join("log"), rotation).unwrap();
+        let clock = Clock::of_a_test();
+        let mut log = Rotating::open(&folder.path().join("log"), rotation, clock).unwrap();
         log.send(b"one\n").unwrap();
         log.send(b"two\n").unwrap();
-        log.created -= Duration::from_hours(2);
+        clock.advance(Duration::from_hours(1));
         log.send(b"three\n").unwrap();
         assert_eq!(
             (read(folder.path(), "log"), read(folder.path(), "log.1")),

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::net::UnixDatagram;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crate::settings::{SyslogFacility, SyslogServer};
 use crate::telemetry::access_log::write_time;
+use crate::time::clock::Clock;
 
 /// The severity of a line: `info`.
 const SEVERITY: u8 = 6;
@@ -28,6 +29,7 @@ pub(super) struct Syslog {
     not_before: Option<Instant>,
     /// The text after the time in each message.
     names: Vec<u8>,
+    clock: Clock,
 }
 
 enum SyslogLink {
@@ -37,13 +39,13 @@ enum SyslogLink {
 }
 
 impl Syslog {
-    pub(super) fn new(server: SyslogServer, facility: SyslogFacility) -> Self {
+    pub(super) fn new(server: SyslogServer, facility: SyslogFacility, clock: Clock) -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host: String = host.chars().filter(char::is_ascii_graphic).take(255).collect();
         let host = if host.is_empty() { "-" } else { &host };
         let names = format!(" {host} foregate {} access - ", std::process::id()).into_bytes();
         let start = format!("<{}>1 ", facility.priority(SEVERITY)).into_bytes();
-        Self { server, start, link: None, not_before: None, names }
+        Self { server, start, link: None, not_before: None, names, clock }
     }
 
     /// Drops the connection; the next line opens a new one.
@@ -58,7 +60,7 @@ impl Syslog {
         };
         let count = all().count() as u64;
         let mut start = self.start.clone();
-        write_time(&mut start, SystemTime::now());
+        write_time(&mut start, self.clock.wall());
         start.extend_from_slice(&self.names);
         let link = self.connected().map_err(|error| (count, error))?;
         let (mut lost, mut failed) = (0, None);
@@ -90,16 +92,16 @@ impl Syslog {
         }
         let Some(error) = failed else { return Ok(()) };
         self.link = None;
-        self.not_before = Instant::now().checked_add(PAUSE);
+        self.not_before = self.clock.now().checked_add(PAUSE);
         Err((lost, error))
     }
 
     fn connected(&mut self) -> io::Result<&mut SyslogLink> {
         if self.link.is_none() {
-            if self.not_before.is_some_and(|until| Instant::now() < until) {
+            if self.not_before.is_some_and(|until| self.clock.now() < until) {
                 return Err(io::Error::other("the syslog server is not reached"));
             }
-            self.not_before = Instant::now().checked_add(PAUSE);
+            self.not_before = self.clock.now().checked_add(PAUSE);
             self.link = Some(connect(&self.server)?);
             self.not_before = None;
         }
@@ -163,6 +165,7 @@ mod tests {
         let mut log = Syslog::new(
             SyslogServer::Udp(server.local_addr().unwrap().to_string().into()),
             SyslogFacility::default(),
+            Clock::default(),
         );
         log.send(b"one\ntwo\n").unwrap();
         let mut buffer = [0; 200];
@@ -177,7 +180,8 @@ mod tests {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         let facility = SyslogFacility::named("local0").unwrap();
-        let mut log = Syslog::new(SyslogServer::Tcp(address.to_string().into()), facility);
+        let clock = Clock::of_a_test();
+        let mut log = Syslog::new(SyslogServer::Tcp(address.to_string().into()), facility, clock);
         log.send(b"one\n").unwrap();
         let (mut stream, _) = server.accept().unwrap();
         drop(log.link.take());
@@ -189,5 +193,7 @@ mod tests {
         drop(server);
         assert_eq!(log.send(b"two\nthree\n").unwrap_err().0, 2);
         assert_eq!(log.send(b"four\n").unwrap_err().1.to_string(), "the syslog server is not reached");
+        clock.advance(PAUSE);
+        assert_eq!(log.send(b"five\n").unwrap_err().1.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::output::LogOutput;
 use crate::counters::metrics::Counter;
 use crate::settings::LogTarget;
+use crate::time::clock::Clock;
 
 /// The most bytes that wait to be written or are being written. Further lines are dropped.
 pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
@@ -55,8 +56,12 @@ struct WriterState {
 }
 
 /// Opens the target and starts the thread.
-pub(super) fn start(target: &LogTarget, dropped: Arc<Counter>) -> io::Result<Arc<WriterShared>> {
-    let output = LogOutput::open(target)?;
+pub(super) fn start(
+    target: &LogTarget,
+    dropped: Arc<Counter>,
+    clock: Clock,
+) -> io::Result<Arc<WriterShared>> {
+    let output = LogOutput::open(target, clock)?;
     let shared = Arc::new(WriterShared {
         state: Mutex::new(WriterState::default()),
         work: Condvar::new(),
@@ -68,8 +73,9 @@ pub(super) fn start(target: &LogTarget, dropped: Arc<Counter>) -> io::Result<Arc
         shared: Arc::clone(&shared),
         target: target.clone(),
         output,
-        rest: Instant::now(),
+        rest: clock.now(),
         failing: false,
+        clock,
     };
     thread::Builder::new().name("foregate-log".into()).spawn(move || writer.run())?;
     Ok(shared)
@@ -150,6 +156,7 @@ struct Writer {
     rest: Instant,
     /// True if the last write failed. Only the first failure of a series is logged.
     failing: bool,
+    clock: Clock,
 }
 
 /// The rest of a partly written line. The next write begins with it, so that each line is complete.
@@ -217,7 +224,7 @@ impl Writer {
             let taken = batch.len() as u64;
             if !batch.is_empty() {
                 self.write(&batch);
-                self.rest = next_rest(self.rest, Instant::now());
+                self.rest = next_rest(self.rest, self.clock.now());
                 batch.clear();
                 batch.shrink_to(BUFFER_KEPT);
             }
@@ -338,7 +345,7 @@ mod tests {
     #[test]
     fn a_line_that_comes_alone_is_written_at_once() {
         let path = std::env::temp_dir().join(format!("foregate-log-at-once-{}.log", std::process::id()));
-        let shared = start(&LogTarget::file(&path), Arc::default()).unwrap();
+        let shared = start(&LogTarget::file(&path), Arc::default(), Clock::default()).unwrap();
         let mut soonest = Duration::MAX;
         for number in 1..=5 {
             let began = Instant::now();
@@ -358,7 +365,7 @@ mod tests {
     #[test]
     fn the_writer_is_not_woken_for_each_of_many_lines() {
         let path = std::env::temp_dir().join(format!("foregate-log-many-{}.log", std::process::id()));
-        let shared = start(&LogTarget::file(&path), Arc::default()).unwrap();
+        let shared = start(&LogTarget::file(&path), Arc::default(), Clock::default()).unwrap();
         let (line, mut woken) = ([b'x'; 300], 0);
         for _ in 0..2000 {
             woken += usize::from(shared.state.lock().idle);
