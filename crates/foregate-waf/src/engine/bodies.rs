@@ -1,8 +1,8 @@
 //! The values that rules see of a request's body and query.
 
+use super::budget::Over;
 use super::intake::Intake;
 use super::limits::{Beyond, NAMES, Unreadable};
-use super::state::Over;
 use super::values::{Family, Span, Values};
 use crate::body::{self, BodyFormat, BodyLimits, Documents, File, Multipart, Sink, charset};
 use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
@@ -54,7 +54,7 @@ impl Intake<'_> {
             self.body_error(TOO_LONG);
             return false;
         }
-        self.state.add_room(body.len());
+        self.state.budget.add_room(body.len());
         let values = &mut self.state.values;
         values.set_number(Variable::RequestBodyLength, body.len() as u64);
         values.set_text(Variable::InboundDataError, if whole { b"0" } else { b"1" });
@@ -113,7 +113,7 @@ impl Intake<'_> {
         let whole = whole.and_then(|whole| usize::try_from(whole).ok()).filter(|whole| body.len() > *whole);
         let texts = whole.and_then(|whole| body::texts(body, whole));
         if whole.is_some() {
-            self.state.spend((body.len() / SKIMMED) as u64);
+            self.state.budget.spend((body.len() / SKIMMED) as u64);
         }
         let text = texts.as_deref().unwrap_or(body);
         if self.state.has_room(text.len()) {
@@ -130,7 +130,7 @@ impl Intake<'_> {
     /// Records that arguments were left out. For rules, the body is then unreadable, even if the omitted arguments were
     /// in the query.
     fn too_many(&mut self) {
-        self.state.exceed(Over::Arguments);
+        self.state.budget.exceed(Over::Arguments);
         self.body_error("there is more than SecArgumentsLimit and the limits of parts allow");
     }
 
@@ -149,7 +149,7 @@ impl Intake<'_> {
         let form = self.state.values.text.get(self.state.values.scalar(Variable::ReqbodyError)) != b"1";
         let asked = if form { Variable::MultipartStrictError } else { Variable::ReqbodyError };
         // With `Beyond::Continue`, the operator chose to let requests over their budget pass.
-        let is_over = self.state.over.is_some() && limits.beyond == Beyond::Continue;
+        let is_over = self.state.budget.over().is_some() && limits.beyond == Beyond::Continue;
         (!self.uses(asked) && !is_over).then_some(status)
     }
 
@@ -273,7 +273,7 @@ impl Intake<'_> {
             // Other parsers read the values beyond the limit, which rules have not seen. This counts as exceeding the
             // budget, whether rules check for errors or not.
             if error.is_limit() {
-                self.state.exceed(Over::Arguments);
+                self.state.budget.exceed(Over::Arguments);
             }
         }
         files
@@ -417,7 +417,7 @@ impl<'r, 'p> Collector<'r, 'p> {
         let state = &mut *self.intake.state;
         self.names = self.names.saturating_add(name.len());
         if self.names > NAMES {
-            state.exceed(Over::Text);
+            state.budget.exceed(Over::Text);
             return;
         }
         if !state.has_room(name.len() + value.len()) {

@@ -1,7 +1,8 @@
 //! The values that rules see of cookies.
 
+use super::budget::Over;
 use super::intake::Intake;
-use super::state::{OpenCookie, Over};
+use super::state::OpenCookie;
 use super::values::{Family, Span};
 
 /// The most values of cookies. Further values are not inspected, which counts as exceeding the budget.
@@ -80,7 +81,7 @@ impl Intake<'_> {
     fn has_room_for_cookie(&mut self) -> bool {
         let has_room = self.state.values.units(Family::Cookies).len() < COOKIES;
         if !has_room {
-            self.state.exceed(Over::Fields);
+            self.state.budget.exceed(Over::Fields);
         }
         has_room
     }

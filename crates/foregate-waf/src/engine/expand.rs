@@ -228,7 +228,7 @@ impl View<'_> {
             _ => {
                 let picks = |name: &[u8]| is_picked(pick, without, name);
                 let (elements, of) = self.plan.store.elements(handle, picks);
-                self.state.spend(of as u64);
+                self.state.budget.spend(of as u64);
                 elements
             }
         };
@@ -367,7 +367,7 @@ impl View<'_> {
     /// Appends text that rules produce, which counts as work. If there is no room for it, the transaction is over
     /// its budget and the returned piece is empty.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
-        if !self.state.spend(piece.len() as u64) || !self.state.has_room(piece.len()) {
+        if !self.state.budget.spend(piece.len() as u64) || !self.state.has_room(piece.len()) {
             return Span::EMPTY;
         }
         self.state.values.text.push(piece)
@@ -396,7 +396,7 @@ impl View<'_> {
     pub(super) fn transformed(&mut self, value: Span, node: Node) -> Span {
         let Some((parent, transformation)) = self.plan.chains.node(node) else { return value };
         let from = self.transformed(value, parent);
-        self.state.spend(from.len() as u64);
+        self.state.budget.spend(from.len() as u64);
         if !self.state.has_room(from.len()) {
             return from;
         }

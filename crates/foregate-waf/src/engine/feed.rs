@@ -57,7 +57,7 @@ pub(crate) fn feed(state: &mut State, map: Option<&UnicodeMap>, phase: &PhasePla
                 continue;
             };
             let mut fed = *unit;
-            if !state.is_exhausted() {
+            if !state.budget.is_exhausted() {
                 feed_unit(state, map, phase, interest, &mut fed);
             }
             state.values.units_mut(family)[at] = fed;
@@ -89,7 +89,7 @@ fn feed_unit(
 /// Finds the candidates for a value that no transformation changes. Returns their row; row 0 is empty.
 fn scan_alone(state: &mut State, phase: &PhasePlan, value: Span, wanted: &[u64]) -> u32 {
     let Some(scan) = &phase.scan else { return UNFED };
-    state.spend(value.len() as u64);
+    state.budget.spend(value.len() as u64);
     let row = state.words.len();
     state.words.resize(row + phase.words, 0);
     let hits = &mut state.words[row..];
@@ -130,7 +130,7 @@ fn transform_all(
         let form = if next.transformation.leaves(kinds) || !state.has_room(from.len()) {
             from
         } else {
-            state.work = state.work.saturating_sub(from.len() as u64);
+            state.budget.charge(from.len() as u64);
             transform(&mut state.values.text, from, next.transformation, map)
         };
         let kinds = if form == from { kinds } else { Bytes::of(state.values.text.get(form)) };
@@ -186,7 +186,7 @@ fn scan_forms(state: &mut State, phase: &PhasePlan, interest: &Interest, unit: &
         }
         state.scratch.forms[at].1 = hits;
     }
-    state.spend(work);
+    state.budget.spend(work);
     keep_row(state, phase, row)
 }
 

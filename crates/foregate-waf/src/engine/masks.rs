@@ -6,7 +6,7 @@ use super::expression::Expression;
 use super::plan::Plan;
 use super::report::{Match, VALUES, shorten};
 use super::run::Run;
-use super::secrets::{HIDDEN, hide_pairs_and, is_name};
+use super::secrets::{HIDDEN, MaskedNames, hide_pairs_and, is_name};
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
 
@@ -96,26 +96,6 @@ impl Masks {
                 Variable::ResponseHeaders => has(&self.response_fields),
                 _ => RequestPart::of(variable).is_some_and(|part| self.hides(part)),
             }
-    }
-
-    /// Returns true if the value that follows this key in a text is masked.
-    pub(super) fn has_key(&self, key: &[u8]) -> bool {
-        !self.keys.is_empty() && self.keys.contains(&*key.to_ascii_lowercase())
-    }
-
-    /// Returns true if the line that follows this field name in a text is masked.
-    pub(super) fn has_field(&self, name: &[u8]) -> bool {
-        (!self.request_fields.is_empty() || !self.response_fields.is_empty()) && {
-            let name = name.to_ascii_lowercase();
-            self.request_fields.contains(&*name) || self.response_fields.contains(&*name)
-        }
-    }
-
-    /// The length of the masked name with unusual characters at the start of a text, if there is one.
-    pub(super) fn odd_name(&self, text: &[u8]) -> Option<usize> {
-        let begins =
-            |len: usize, name: &[u8]| text.get(..len).is_some_and(|start| start.eq_ignore_ascii_case(name));
-        self.odd.iter().find(|name| begins(name.len(), name)).map(|name| name.len())
     }
 
     /// Hides the values of masked arguments and fields, and of other secret ones, in a text.
@@ -257,6 +237,25 @@ impl Masks {
                 hide(tag);
             }
         }
+    }
+}
+
+impl MaskedNames for Masks {
+    fn has_key(&self, key: &[u8]) -> bool {
+        !self.keys.is_empty() && self.keys.contains(&*key.to_ascii_lowercase())
+    }
+
+    fn has_field(&self, name: &[u8]) -> bool {
+        (!self.request_fields.is_empty() || !self.response_fields.is_empty()) && {
+            let name = name.to_ascii_lowercase();
+            self.request_fields.contains(&*name) || self.response_fields.contains(&*name)
+        }
+    }
+
+    fn odd_name(&self, text: &[u8]) -> Option<usize> {
+        let begins =
+            |len: usize, name: &[u8]| text.get(..len).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        self.odd.iter().find(|name| begins(name.len(), name)).map(|name| name.len())
     }
 }
 

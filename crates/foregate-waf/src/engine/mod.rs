@@ -10,12 +10,13 @@
 //! | `state.rs`, `would.rs` | the state of a transaction; the verdict that a blocking host would have applied |
 //! | `feed.rs`, `run.rs` | a phase: values transformed and scanned, then the rules that are live |
 //! | `expand.rs`, `perform.rs` | the view of rules on values: macros, and values that change; actions |
-//! | `report.rs`, `audit.rs`, `secrets.rs`, `masks.rs` | matches as lines and records, without secrets |
-//! | `limits.rs` | bounds on a transaction |
+//! | `report.rs`, `audit.rs`, `secrets/`, `masks.rs` | matches as lines and records, without secrets |
+//! | `limits.rs`, `budget.rs` | bounds on a transaction; the work and text that are left |
 
 mod audit;
 mod bits;
 mod bodies;
+mod budget;
 mod chains;
 mod compile;
 mod cookies;
@@ -44,9 +45,9 @@ mod would;
 use std::sync::Arc;
 
 use crate::model::{Phase, Problem, RuleSet};
+pub use budget::Over;
 pub use limits::{BODY_TEXT, Beyond, ENVIRONMENT, LOOK, NAMES, TransactionLimits, Unreadable};
 pub use report::{Match, Report};
-pub use state::Over;
 pub use store::Store;
 pub use transaction::{Options, Transaction};
 pub use verdict::Verdict;

@@ -1,10 +1,10 @@
 //! Performs the actions of rules: those on variables and the transaction when a link matches, and those on
 //! the request when all links have matched.
 
+use super::budget::Over;
 use super::expand::Item;
 use super::plan::{Effect, Name, Removal, VariableChange};
 use super::run::Run;
-use super::state::Over;
 use super::store::Handle;
 use super::tx::{Value, exact_number};
 use super::values::Span;
@@ -79,11 +79,11 @@ impl<'p> Run<'p> {
         let own = self.view.state.env.iter().skip(self.view.state.env_of_host);
         let of_rules = own.len();
         let known = own.clone().position(|(known, _)| text.get(*known) == text.get(name));
-        self.view.state.spend(of_rules as u64);
+        self.view.state.budget.spend(of_rules as u64);
         match known {
             Some(at) => self.view.state.env[self.view.state.env_of_host + at].1 = value,
             None if of_rules < self.view.plan.limits.variables => self.view.state.env.push((name, value)),
-            None => self.view.state.exceed(Over::Variables),
+            None => self.view.state.budget.exceed(Over::Variables),
         }
     }
 
@@ -131,7 +131,7 @@ impl<'p> Run<'p> {
             None => {
                 let limit = self.view.plan.limits.variables;
                 if !self.view.state.tx.set_made(made, value, &self.view.state.values.text, limit) {
-                    self.view.state.exceed(Over::Variables);
+                    self.view.state.budget.exceed(Over::Variables);
                 }
             }
         }
@@ -184,7 +184,7 @@ impl<'p> Run<'p> {
         // If a counter could not be stored, the requests that it limits would pass. Therefore the budget counts as
         // exceeded.
         if set.is_some_and(|set| set.is_err()) {
-            self.view.state.exceed(Over::Variables);
+            self.view.state.budget.exceed(Over::Variables);
         }
     }
 

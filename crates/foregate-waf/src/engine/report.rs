@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::budget::Over;
 use super::expand::View;
 use super::expression::Expression;
 use super::limits::LOOK;
 use super::secrets::{HIDDEN, may_copy};
-use super::state::{MatchedValue, NameRef, Over};
+use super::state::{MatchedValue, NameRef};
 use super::values::Span;
 use super::verdict::Verdict;
 use crate::model::{
@@ -421,7 +422,7 @@ impl<'a> View<'a> {
         let listed: Vec<MatchedValue> =
             first.chain(matched.get(VALUES..).and_then(<[MatchedValue]>::last)).copied().collect();
         let bytes: usize = listed.iter().map(|found| found.value.len().min(self.plan.limits.shown * 4)).sum();
-        self.state.spend(bytes as u64 + LOOK * listed.len() as u64);
+        self.state.budget.spend(bytes as u64 + LOOK * listed.len() as u64);
         listed
     }
 

@@ -1,7 +1,7 @@
 //! The values that rules see of a request's head.
 
+use super::budget::Over;
 use super::intake::Intake;
-use super::state::Over;
 use super::values::{Family, Span, Text, UNNAMED};
 use crate::body::media_type;
 use crate::model::{BodyProcessor, Variable};
@@ -102,7 +102,7 @@ impl Intake<'_> {
     /// Adds a header field of the request.
     pub(crate) fn request_field(&mut self, name: &[u8], value: &[u8]) {
         if self.state.values.units(Family::Headers).len() >= self.plan.limits.fields {
-            self.state.exceed(Over::Fields);
+            self.state.budget.exceed(Over::Fields);
             return;
         }
         let name_span = self.state.values.text.push(name);

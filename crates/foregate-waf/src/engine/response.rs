@@ -1,7 +1,7 @@
 //! The values that rules see of a response's head.
 
+use super::budget::Over;
 use super::intake::Intake;
-use super::state::Over;
 use super::values::Family;
 use crate::model::Variable;
 
@@ -22,7 +22,7 @@ impl Intake<'_> {
     /// Adds a header field of the response.
     pub(crate) fn response_field(&mut self, name: &[u8], value: &[u8]) {
         if self.state.values.units(Family::ResponseHeaders).len() >= self.plan.limits.fields {
-            self.state.exceed(Over::Fields);
+            self.state.budget.exceed(Over::Fields);
             return;
         }
         let name_span = self.state.values.text.push(name);

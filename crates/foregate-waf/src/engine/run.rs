@@ -1,13 +1,14 @@
 //! Runs a phase: the live rules in order, and each of their links over the values of its targets.
 
 use super::bits;
+use super::budget::Over;
 use super::chains::{Node, RAW};
 use super::expand::{Item, View};
 use super::expression::Expression;
 use super::feed;
 use super::limits::{Beyond, LOOK};
 use super::plan::{Effect, PhasePlan, Pick, PlanLink, PlanTarget, Step, ValueSource};
-use super::state::{MatchedValue, NameRef, Over};
+use super::state::{MatchedValue, NameRef};
 use super::tx::{self, Value};
 use super::values::{Family, Span, UNCHANGED, UNFED, Unit};
 use super::verdict::Verdict;
@@ -55,7 +56,8 @@ impl<'p> Run<'p> {
                     continue;
                 }
             };
-            let runs = phase == Phase::Logging || !self.view.state.is_exhausted() || self.is_cheap(rule);
+            let runs =
+                phase == Phase::Logging || !self.view.state.budget.is_exhausted() || self.is_cheap(rule);
             if !runs || self.is_removed(rule) || !self.rule(rule, candidate) {
                 continue;
             }
@@ -88,7 +90,7 @@ impl<'p> Run<'p> {
     /// the logging phase always do.
     fn beyond(&mut self) -> Option<Verdict> {
         let state = &mut *self.view.state;
-        state.over.filter(|_| state.phase != Phase::Logging)?;
+        state.budget.over().filter(|_| state.phase != Phase::Logging)?;
         let Beyond::Deny(status) = self.view.plan.limits.beyond else { return None };
         if state.switches.mode == EngineMode::On {
             return Some(Verdict::Deny { status, rule: None });
@@ -137,7 +139,7 @@ impl<'p> Run<'p> {
         if self.view.state.removed_targets.is_empty() {
             return;
         }
-        self.view.state.spend(self.view.state.removed_targets.len() as u64 / REMOVED);
+        self.view.state.budget.spend(self.view.state.removed_targets.len() as u64 / REMOVED);
         let mut here = std::mem::take(&mut self.view.state.removed_here);
         here.extend(self.view.state.removed_targets.iter().filter(|place| self.is_removed_here(**place)));
         self.view.state.removed_here = here;
@@ -394,7 +396,7 @@ impl Look<'_, '_> {
         let value = self.run.view.text(item);
         if link.test.is_search() {
             self.run.view.state.looks += 1;
-            if !self.run.view.state.spend(value.len() as u64 + LOOK) {
+            if !self.run.view.state.budget.spend(value.len() as u64 + LOOK) {
                 return false;
             }
         }
@@ -428,7 +430,7 @@ impl Look<'_, '_> {
             if checksum.holds(&text[whole.clone()]) {
                 break Some(whole);
             }
-            if !self.run.view.state.spend((whole.end - from) as u64 + LOOK) {
+            if !self.run.view.state.budget.spend((whole.end - from) as u64 + LOOK) {
                 return false;
             }
             // A match with wrong check digits may overlap a valid number.
@@ -461,7 +463,7 @@ impl Look<'_, '_> {
             if let Some(last) = matched.last_mut() {
                 *last = found;
             }
-            self.run.view.state.exceed(Over::Variables);
+            self.run.view.state.budget.exceed(Over::Variables);
         }
         self.run.effects(self.link, self.number);
         // The effects may have changed values in the operator's argument, which has to be expanded again.

@@ -3,7 +3,7 @@
 use foldhash::HashSet;
 
 use super::bits::Bits;
-use super::limits::{BODY_TEXT, BODY_TEXT_OF, LONG_BODY_TEXT, TURN};
+use super::budget::Budget;
 use super::plan::Plan;
 use super::report::Match;
 use super::tx::{Slot, Variables};
@@ -165,16 +165,7 @@ pub(crate) struct State {
     pub(crate) masked: Vec<usize>,
     pub(crate) highest_severity: Option<u8>,
     pub(crate) allowed: Allowed,
-    /// Work left; see [`Limits::work`](super::TransactionLimits::work).
-    pub(crate) work: u64,
-    /// When less work than this is left, the transaction yields to other tasks again.
-    pub(crate) turn_ends: u64,
-    /// Yields the thread to other tasks.
-    pub(crate) give_way: fn(),
-    /// The largest amount of text, bytes, including the allowance for bodies in [`Limits::text`](super::TransactionLimits::text).
-    pub(crate) text_most: usize,
-    /// The exceeded limit, if any.
-    pub(crate) over: Option<Over>,
+    pub(crate) budget: Budget,
     /// The limit that the request's body exceeded, if nothing had been decided before. Because of the limit, the host
     /// has denied the request, or would have denied it. If rules have switched the engine to detection, the limit is
     /// recorded as well, although no host would have denied the request.
@@ -197,34 +188,6 @@ pub(crate) struct State {
     pub(crate) hiding: bool,
     /// The most bytes of a value that are inserted into an expanded text.
     pub(crate) piece: usize,
-}
-
-/// The limit that a transaction exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Over {
-    /// Work: [`Limits::work`](super::TransactionLimits::work).
-    Work,
-    /// Text: [`Limits::text`](super::TransactionLimits::text).
-    Text,
-    /// Arguments: `SecArgumentsLimit`.
-    Arguments,
-    /// Variables under names made from the request: [`Limits::variables`](super::TransactionLimits::variables).
-    Variables,
-    /// Header fields ([`Limits::fields`](super::TransactionLimits::fields)), or cookies.
-    Fields,
-}
-
-impl Over {
-    /// The name of the limit, in logs and for expressions.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Work => "work",
-            Self::Text => "text",
-            Self::Arguments => "arguments",
-            Self::Variables => "variables",
-            Self::Fields => "fields",
-        }
-    }
 }
 
 impl State {
@@ -270,11 +233,7 @@ impl State {
             masked: Vec::new(),
             highest_severity: None,
             allowed: Allowed::default(),
-            work: plan.limits.work,
-            turn_ends: plan.limits.work.saturating_sub(TURN),
-            give_way: || {},
-            text_most: plan.limits.text,
-            over: None,
+            budget: Budget::new(&plan.limits),
             beyond: None,
             unreadable: None,
             refused_unreadable: false,
@@ -296,61 +255,14 @@ impl State {
         self.values.set_text(Variable::ReqbodyProcessor, processor.name().as_bytes());
     }
 
-    /// Subtracts this much from the work that is left. Returns true if enough was left.
-    #[inline]
-    pub(crate) fn spend(&mut self, work: u64) -> bool {
-        match self.work.checked_sub(work) {
-            Some(left) => {
-                self.work = left;
-                if left < self.turn_ends {
-                    self.end_turn();
-                }
-                true
-            }
-            None => {
-                self.exceed(Over::Work);
-                false
-            }
-        }
-    }
-
-    #[cold]
-    fn end_turn(&mut self) {
-        self.turn_ends = self.work.saturating_sub(TURN);
-        (self.give_way)();
-    }
-
-    /// Returns true if there is room for this much text; otherwise the transaction is over its budget.
-    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
-        let fits = self.values.text.len().saturating_add(bytes) <= self.text_most;
-        if !fits {
-            self.exceed(Over::Text);
-        }
-        fits
-    }
-
-    /// Raises the limit of text for a body of this many bytes.
-    pub(crate) fn add_room(&mut self, body: usize) {
-        let (first, rest) = (body.min(BODY_TEXT_OF), body.saturating_sub(BODY_TEXT_OF));
-        let room = first.saturating_mul(BODY_TEXT).saturating_add(rest.saturating_mul(LONG_BODY_TEXT));
-        self.text_most = self.text_most.saturating_add(room);
-    }
-
     /// Drops the matches of the previous rule, and frees memory beyond [`MATCHED_ROOM`] matches.
     pub(crate) fn forget_matched(&mut self) {
         self.matched.clear();
         self.matched.shrink_to(MATCHED_ROOM);
     }
 
-    /// Records that the budget was exceeded. Spent work replaces any other reason.
-    pub(crate) fn exceed(&mut self, over: Over) {
-        if over == Over::Work || self.over.is_none() {
-            self.over = Some(over);
-        }
-    }
-
-    /// Returns true if all work is spent: operations with a cost are skipped from then on.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.over == Some(Over::Work)
+    /// Returns true if there is room for this much further text; otherwise the transaction is over its budget.
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        self.budget.has_room(self.values.text.len().saturating_add(bytes))
     }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
+use super::budget::Over;
 use super::expand::View;
 use super::intake::Intake;
 use super::limits::ENVIRONMENT;
 use super::report::Report;
 use super::run::Run;
 use super::secrets::{HIDDEN, is_secret_field};
-use super::state::{Over, State};
+use super::state::State;
 use super::tx;
 use super::values::Family;
 use super::verdict::Verdict;
@@ -145,7 +146,7 @@ impl Transaction {
 
     /// Sets a function that is called from time to time while rules run, to yield the thread. Default: none.
     pub fn give_way(&mut self, call: fn()) {
-        self.state.give_way = call;
+        self.state.budget.set_give_way(call);
     }
 
     /// Sets a variable of `ENV`, like `setenv`, before the first phase. With such variables, the host passes facts to
@@ -284,7 +285,7 @@ impl Transaction {
     /// Runs phase 4 on the body of the response. If `whole` is false, `body` is only the part that rules read.
     pub fn response_body(&mut self, body: &[u8], whole: bool) -> Verdict {
         if self.state.switches.response_body && self.next <= Phase::ResponseBody as usize {
-            self.state.add_room(body.len());
+            self.state.budget.add_room(body.len());
             let values = &mut self.state.values;
             values.set_text(Variable::ResponseBody, body);
             values.set_text(Variable::OutboundDataError, if whole { b"0" } else { b"1" });
@@ -332,7 +333,7 @@ impl Transaction {
     /// The work so far, in units of [`Limits::work`](super::TransactionLimits::work). Expensive requests can be
     /// recognised by it.
     pub fn work(&self) -> u64 {
-        self.engine.plan.limits.work.saturating_sub(self.state.work)
+        self.engine.plan.limits.work.saturating_sub(self.state.budget.left())
     }
 
     /// The size of the transaction's text, bytes: received text, variables and transformed values.
@@ -342,7 +343,7 @@ impl Transaction {
 
     /// The exceeded limit, if any.
     pub fn over(&self) -> Option<Over> {
-        self.state.over
+        self.state.budget.over()
     }
 
     /// Runs the phases before this one that have not run yet.
@@ -398,7 +399,7 @@ impl Transaction {
             omitted: state.omitted,
             verdict: state.verdict.clone().unwrap_or(Verdict::Pass),
             would: self.would(),
-            over: state.over,
+            over: state.budget.over(),
             beyond: state.beyond,
             unreadable: state.unreadable.clone().filter(|_| state.refused_unreadable),
             unread: state.unreadable.is_some()
