@@ -242,6 +242,23 @@ fn files_with(text: &str, folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The most lines of a file. A longer file holds more than one idea, and is divided by them.
+const LINES: usize = 700;
+/// A file with more lines: the border to NGINX, since unsafe code stays in one file.
+const LONG: &str = "crates/foregate-nginx/src/ffi.rs";
+
+#[test]
+fn files_are_short_enough_to_be_read_at_once() {
+    let mut files = Vec::new();
+    for folder in ["crates", "tools", "fuzz/targets"] {
+        source::collect(&root().join(folder), &mut files);
+    }
+    assert!(files.len() > 500, "only {} files were found", files.len());
+    let lines = |file: &PathBuf| fs::read_to_string(file).unwrap().lines().count();
+    let long: Vec<_> = files.iter().filter(|file| lines(file) > LINES).collect();
+    assert_eq!(long, [&root().join(LONG)]);
+}
+
 /// The lists stand in two crates, neither of which may use the other.
 #[test]
 fn nginx_runs_the_modules_of_the_binary() {

@@ -123,7 +123,8 @@ fn methods(tokens: &[Token]) -> Vec<(String, usize)> {
     found
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+/// Adds the Rust files below `folder`.
+pub fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

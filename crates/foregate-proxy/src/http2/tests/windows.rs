@@ -239,3 +239,76 @@ fn windows_do_not_grow_beyond_what_is_left_for_all() {
     }
     assert!(budget.held() <= 4 << 20);
 }
+
+#[test]
+fn windows_come_back_whatever_becomes_of_a_body() {
+    let limits = Limits { h2_connection_window: 100_000, h2_stream_window: 50_000, ..Limits::default() };
+    let mut peer = Peer::with(&limits);
+    // The client's window on the connection.
+    let mut window = 100_000_i64;
+    for round in 0..400 {
+        let stream = 2 * round + 1;
+        let mut served = Some(peer.posts(stream));
+        let padded = [&[200][..], &[0; 8000 + 200]].concat();
+        for _ in 0..3 {
+            window -= 8201;
+            assert!(window >= 0, "round {round}: no window is left");
+            assert_eq!(peer.sends(kind::DATA, flag::PADDED, stream, &padded), None);
+            match (round % 5, &mut served) {
+                // Read by half, not at all, to its end.
+                (0, Some(served)) => {
+                    let _ = served.poll_receive(&mut noop());
+                    served.consume(4000);
+                }
+                (1, Some(served)) => drop(body(served)),
+                // Answered early, and reset by the client, with more under way.
+                (2, _) => served = None,
+                (3, _) => {
+                    peer.sends(kind::RST_STREAM, 0, stream, &[0, 0, 0, 0]);
+                }
+                _ => {}
+            }
+            let updates =
+                peer.gets_of(kind::WINDOW_UPDATE).into_iter().filter(|(.., stream, _)| *stream == 0);
+            window +=
+                updates.map(|(.., by)| i64::from(u32::from_be_bytes(by.try_into().unwrap()))).sum::<i64>();
+            assert!(window <= 100_000);
+            if round % 5 == 3 {
+                break;
+            }
+        }
+        drop(served);
+        let updates = peer.gets_of(kind::WINDOW_UPDATE).into_iter().filter(|(.., stream, _)| *stream == 0);
+        window += updates.map(|(.., by)| i64::from(u32::from_be_bytes(by.try_into().unwrap()))).sum::<i64>();
+        peer.now += Duration::from_millis(100);
+    }
+    assert_eq!(peer.shared.holding(), 0);
+    assert!(window >= 50_000, "{window}");
+}
+
+#[test]
+fn a_client_is_held_to_its_windows_and_to_no_others() {
+    // The client assumes the default window until it has seen our SETTINGS.
+    let limits = Limits { h2_stream_window: 10_000, ..Limits::default() };
+    let mut peer = Peer::silent(&limits);
+    peer.writes(GREETING);
+    peer.sends(kind::SETTINGS, 0, 0, &[]);
+    let _stream = peer.posts(1);
+    for _ in 0..6 {
+        assert_eq!(peer.sends(kind::DATA, 0, 1, &[0; 10_000]), None);
+    }
+    peer.sends(kind::SETTINGS, flag::ACK, 0, &[]);
+    peer.gets();
+    let _late = peer.posts(3);
+    peer.sends(kind::DATA, 0, 3, &[0; 10_000]);
+    assert_eq!(peer.resets(), []);
+    peer.sends(kind::DATA, 0, 3, b"x");
+    peer.sends(kind::DATA, 0, 1, b"x");
+    assert_eq!(peer.resets(), [3, 1].map(|stream| (stream, Reason::FLOW_CONTROL_ERROR.into())));
+    let mut peer = Peer::with(&Limits { h2_connection_window: 70_000, ..Limits::default() });
+    let _streams = (peer.posts(1), peer.posts(3));
+    for stream in [1, 1, 1, 3] {
+        assert_eq!(peer.sends(kind::DATA, 0, stream, &[0; FRAME]), None);
+    }
+    assert_eq!(peer.sends(kind::DATA, 0, 3, &[0; 70_001 - 4 * FRAME]), Some(Reason::FLOW_CONTROL_ERROR));
+}

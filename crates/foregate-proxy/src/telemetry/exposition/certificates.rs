@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use super::{counter, counters, labelled};
+use super::families::{counter, counters, labelled};
 use crate::counters::certificates::KeeperCounts;
 use crate::counters::metrics::CertificateExpiry;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
-use super::{counters, labelled};
+use super::families::{counters, labelled};
 use crate::folders::Folder;
 
 /// The most folders that are shown. Further folders are left out.

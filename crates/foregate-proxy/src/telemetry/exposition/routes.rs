@@ -4,7 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::{counters, labelled};
+use super::families::{counters, labelled};
 use crate::counters::metrics::{BETWEEN, Metrics, STATUS_CLASSES};
 
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::counter;
+use super::families::counter;
 use crate::counters::metrics::Metrics;
 
 pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
