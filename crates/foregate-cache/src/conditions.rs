@@ -1,8 +1,8 @@
 //! Conditions of requests, evaluated against a response at hand (RFC 9110, section 13).
 
+use foregate_wire::date::parse_date;
 use foregate_wire::{HeaderList, NameId};
 
-use crate::date::parse_date;
 use crate::text::members;
 
 /// The validators of a stored response or a file.

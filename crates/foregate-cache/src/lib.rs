@@ -85,7 +85,6 @@ mod armor;
 mod body;
 mod cache_status;
 mod conditions;
-mod date;
 mod directives;
 mod flights;
 mod key;
@@ -115,11 +114,11 @@ pub use armor::ExtensionRule;
 pub use body::Body;
 pub use cache_status::{CacheStatus, Forward};
 pub use conditions::{Conditions, Representation, evaluate};
-pub use date::{format_date, parse_date};
 pub use flights::{
     FetchFailure, FlightLimits, FlightPart, FlightWatch, Flights, Follow, FollowedHead, Lead, Piece,
     other_variant,
 };
+pub use foregate_wire::date::{format_date, parse_date};
 pub use key::{Key, KeyParts, KeyText, Parameters, QueryRule};
 pub use memory::{Adoption, Counted, Memory, MemoryLookup, MemoryStat, Sweep, Usefulness};
 pub use moment::{CacheTime, Moment};

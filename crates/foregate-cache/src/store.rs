@@ -1,10 +1,10 @@
 //! The decision on storing a response, and how long it is fresh (RFC 9111, sections 3 and 4.2).
 
+use foregate_wire::date::{format_date, parse_date};
 use foregate_wire::{HeaderList, NameId, connection};
 
 use crate::armor;
 use crate::conditions::Representation;
-use crate::date::{format_date, parse_date};
 use crate::directives::ResponseControl;
 use crate::moment::Moment;
 use crate::policy::{Policy, SetCookie};

@@ -1,9 +1,9 @@
 //! Validation of stored responses, and their update (RFC 9111, sections 3.2, 4.3.4 and 4.3.5).
 
+use foregate_wire::date::parse_date;
 use foregate_wire::{HeaderList, NameId, connection};
 
 use crate::conditions::{strong, weak};
-use crate::date::parse_date;
 use crate::directives::ResponseControl;
 use crate::policy::{Policy, SetCookie};
 use crate::request::{Demands, ask_for_whole};

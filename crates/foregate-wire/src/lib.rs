@@ -2,8 +2,8 @@
 //!
 //! Heads ([`HeadParser`]), the length of a body ([`request_length`], [`response_length`]), bodies ([`BodyDecoder`]),
 //! the parts that belong to the connection ([`connection`]), targets, paths and hosts in their normal form ([`Target`],
-//! [`normalize_path`], [`parse_authority`]), serialising ([`serialise`]), the PROXY protocol ([`proxy_protocol`]) and
-//! blocks of HPACK ([`hpack`]).
+//! [`normalize_path`], [`parse_authority`]), dates ([`date`](mod@date)), serialising ([`serialise`]), the PROXY protocol
+//! ([`proxy_protocol`]) and blocks of HPACK ([`hpack`]).
 //!
 //! The crate uses no sockets and no clock, and allocates nothing for a message once the buffers have grown. Framing is
 //! strict: input that two readers could understand differently is refused.
@@ -39,6 +39,7 @@ mod body;
 mod chars;
 pub mod client_hello;
 pub mod connection;
+pub mod date;
 mod framing;
 mod head;
 mod headers;

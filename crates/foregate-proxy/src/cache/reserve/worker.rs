@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use foregate_cache::{Body, CacheTime, Effect, Object, Restore, Sequence, VaryNames};
 use foregate_wire::HeaderList;
+use foregate_wire::date::CalendarDay;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -362,13 +363,8 @@ fn seconds(date: &str) -> Option<u64> {
     let (year, month, day) = (number(parts.next())?, number(parts.next())?, number(parts.next())?);
     let mut parts = time.get(..8)?.split(':');
     let (hour, minute, second) = (number(parts.next())?, number(parts.next())?, number(parts.next())?);
-    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Count years from March, so that the leap day is the last day of a year.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
+    let days = CalendarDay { year, month, day }.days()?;
+    Some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_module::Text;
+use foregate_wire::date::CalendarDay;
 
 use super::LogEntry;
 use crate::address::write_ip;
@@ -207,15 +208,13 @@ pub(in crate::telemetry) fn time(line: &mut Vec<u8>, time: SystemTime) {
 }
 
 fn format_second(seconds: u64) -> Second {
-    let (year, month, day) = date(seconds / 86_400);
+    let CalendarDay { year, month, day } = CalendarDay::of(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     let mut text = *b"0000-00-00T00:00:00";
     // Four digits are enough for the year until 9999.
-    text[..4].copy_from_slice(&digits::<4>(year));
-    for (position, value) in
-        [(5, month), (8, day), (11, hour as u32), (14, minute as u32), (17, second as u32)]
-    {
-        text[position..position + 2].copy_from_slice(&digits::<2>(value));
+    text[..4].copy_from_slice(&digits::<4>(u32::try_from(year).unwrap_or(u32::MAX)));
+    for (position, value) in [(5, month), (8, day), (11, hour), (14, minute), (17, second)] {
+        text[position..position + 2].copy_from_slice(&digits::<2>(value as u32));
     }
     text
 }
@@ -227,18 +226,4 @@ pub(super) fn digits<const N: usize>(mut value: u32) -> [u8; N] {
         value /= 10;
     }
     digits
-}
-
-/// The year, month and day of the day that is `day` days after 1970-01-01, in the Gregorian calendar.
-pub(super) fn date(day: u64) -> (u32, u32, u32) {
-    const DAYS_OF_400_YEARS: u64 = 146_097;
-    // Days are counted from 1 March of the year 0, so that a leap day is the last day of its year.
-    let day = day.saturating_add(719_468);
-    let (era, day) = (day / DAYS_OF_400_YEARS, day % DAYS_OF_400_YEARS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era.saturating_mul(400).saturating_add(year + u64::from(month <= 2));
-    (u32::try_from(year).unwrap_or(u32::MAX), month as u32, day as u32)
 }

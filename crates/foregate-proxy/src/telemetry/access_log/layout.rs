@@ -7,6 +7,8 @@
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use foregate_wire::date::CalendarDay;
+
 use super::LogEntry;
 use super::format::{self, CLIENT_VALUE_LIMIT, VALUE_LIMIT, micros};
 use crate::address::write_ip;
@@ -205,12 +207,12 @@ fn clf_time(line: &mut Vec<u8>, time: SystemTime) {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (year, month, day) = format::date(seconds / 86_400);
-    line.extend_from_slice(&format::digits::<2>(day));
+    let CalendarDay { year, month, day } = CalendarDay::of(seconds / 86_400);
+    line.extend_from_slice(&format::digits::<2>(day as u32));
     line.push(b'/');
     line.extend_from_slice(MONTHS.get(month as usize - 1).map_or("Jan", |name| name).as_bytes());
     line.push(b'/');
-    line.extend_from_slice(&format::digits::<4>(year));
+    line.extend_from_slice(&format::digits::<4>(u32::try_from(year).unwrap_or(u32::MAX)));
     for value in [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60] {
         line.push(b':');
         line.extend_from_slice(&format::digits::<2>(value as u32));

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use foregate_wire::date::CalendarDay;
 use serde::Deserialize;
 
 /// The longest line in bytes; a longer one counts as no request.
@@ -194,13 +195,7 @@ fn common_time(text: &str) -> Option<u64> {
 
 /// Seconds since the start of 1970 of a date in the Gregorian calendar.
 fn seconds(year: u64, month: u64, day: u64, [hour, minute, second]: [u64; 3]) -> Option<u64> {
-    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Count years from March on, so that a leap day is the last day of its year.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    let days = days.checked_sub(719_468)?;
+    let days = CalendarDay { year, month, day }.days()?;
     Some(days * 86_400 + hour * 3600 + minute * 60 + second)
 }
 

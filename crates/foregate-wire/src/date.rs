@@ -1,4 +1,4 @@
-//! Dates of HTTP (RFC 9110, section 5.6.7).
+//! Dates of HTTP (RFC 9110, section 5.6.7), and the Gregorian calendar for other formats of dates.
 //!
 //! This parser is stricter than others, since a misread date could make a stale response count as fresh: it
 //! accepts three forms, exact spacing, and no time zone but `GMT`. It is more lenient in one regard: the names
@@ -20,18 +20,9 @@ pub fn parse_date(text: &[u8], now: u64) -> Option<u64> {
 pub fn format_date(seconds: u64) -> String {
     let days = (seconds / DAY).min(LAST_DAY);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    // Counts years from March, so that the leap day is the last day of a year, in cycles of 400 years.
-    let from_march = days + DAYS_BEFORE_1970;
-    let (cycle, of_cycle) = (from_march / CYCLE, from_march % CYCLE);
-    let year_of_cycle = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / (CYCLE - 1)) / 365;
-    let of_year = of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let january = month >= 10;
-    let year = cycle * 400 + year_of_cycle + u64::from(january);
-    let month = if january { month - 10 } else { month + 2 };
-    let name =
-        MONTHS.get(month as usize).map_or("", |name| std::str::from_utf8(&name[..]).unwrap_or_default());
+    let CalendarDay { year, month, day } = CalendarDay::of(days);
+    let name = MONTHS.get(month as usize - 1);
+    let name = name.map_or("", |name| std::str::from_utf8(&name[..]).unwrap_or_default());
     let mut name = name.to_owned();
     if let Some(first) = name.get_mut(..1) {
         first.make_ascii_uppercase();
@@ -39,6 +30,48 @@ pub fn format_date(seconds: u64) -> String {
     let weekday = DAYS.get(((days + 3) % 7) as usize).and_then(|day| day.get(..3)).unwrap_or_default();
     format!("{weekday}, {day:02} {name} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
+
+/// A day of the Gregorian calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CalendarDay {
+    /// The year, such as 2026.
+    pub year: u64,
+    /// The month, from 1 to 12.
+    pub month: u64,
+    /// The day of the month, from 1.
+    pub day: u64,
+}
+
+impl CalendarDay {
+    /// The day that is `days` days after 1970-01-01.
+    pub fn of(days: u64) -> Self {
+        // Counts years from March, so that the leap day is the last day of a year, in cycles of 400 years.
+        let from_march = days.saturating_add(DAYS_BEFORE_1970);
+        let (cycle, of_cycle) = (from_march / CYCLE, from_march % CYCLE);
+        let year = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / (CYCLE - 1)) / 365;
+        let of_year = of_cycle - (365 * year + year / 4 - year / 100);
+        let month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        Self { year: cycle * 400 + year + u64::from(month <= 2), month, day }
+    }
+
+    /// The number of days from 1970-01-01 to this day. `None` for an earlier day, and if the month or the day cannot
+    /// be. The length of the month is not checked: a day behind its end counts as a day of the next month.
+    pub fn days(self) -> Option<u64> {
+        let Self { year, month, day } = self;
+        if !(1970..=LAST_YEAR).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+            return None;
+        }
+        // Years that begin in March have the leap day at their end.
+        let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
+        days.checked_sub(DAYS_BEFORE_1970)
+    }
+}
+
+/// The last year that is written with four digits.
+const LAST_YEAR: u64 = 9999;
 
 /// The number of days in 400 years.
 const CYCLE: u64 = 146_097;
@@ -110,10 +143,7 @@ fn compose(year: u64, month: u64, day: u64, time: u64) -> Option<u64> {
     if year < 1970 {
         return Some(0);
     }
-    // Years that begin in March have the leap day at their end.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    Some(days.saturating_sub(DAYS_BEFORE_1970) * DAY + time)
+    Some(CalendarDay { year, month, day }.days()? * DAY + time)
 }
 
 /// Days from the 1st of March of the year 0 to the 1st of January 1970.
@@ -186,6 +216,23 @@ mod tests {
             let seconds = day * DAY + day % DAY;
             assert_eq!(parse_date(format_date(seconds).as_bytes(), NOW), Some(seconds), "{seconds}");
         }
+    }
+
+    #[test]
+    fn days_of_the_calendar_are_counted_back() {
+        let day = |year, month, day| CalendarDay { year, month, day };
+        assert_eq!(CalendarDay::of(0), day(1970, 1, 1));
+        assert_eq!(CalendarDay::of(11_016), day(2000, 2, 29));
+        for days in (0..=LAST_DAY).step_by(13) {
+            assert_eq!(CalendarDay::of(days).days(), Some(days));
+        }
+        assert_eq!(day(2026, 2, 29).days(), day(2026, 3, 1).days());
+        for wrong in
+            [day(1969, 12, 31), day(10_000, 1, 1), day(2026, 0, 1), day(2026, 13, 1), day(2026, 1, 0)]
+        {
+            assert_eq!(wrong.days(), None, "{wrong:?}");
+        }
+        assert!(CalendarDay::of(u64::MAX).month <= 12);
     }
 
     #[test]
