@@ -610,6 +610,35 @@ impl Action {
             Self::Respond(_) => None,
         }
     }
+
+    /// The destination of a request for which a step may have chosen an upstream. A file comes first; the chosen
+    /// upstream is asked only if there is none.
+    pub fn destination(&self, chosen: Option<usize>) -> Destination<'_> {
+        match (self, chosen) {
+            (Self::Files { folder, upstream }, _) => {
+                Destination::Files { folder: *folder, upstream: chosen.or(*upstream) }
+            }
+            (_, Some(upstream)) => Destination::Upstream(upstream),
+            (Self::Proxy(upstream), None) => Destination::Upstream(*upstream),
+            (Self::Respond(fixed), None) => Destination::Answer(fixed),
+        }
+    }
+}
+
+/// The destination of one request.
+#[derive(Debug, Clone, Copy)]
+pub enum Destination<'a> {
+    /// An upstream, by its index.
+    Upstream(usize),
+    /// The files of a folder, and the upstream that is asked if there is no such file, both by their indices.
+    Files {
+        /// The folder.
+        folder: usize,
+        /// The upstream. `None`: 404.
+        upstream: Option<usize>,
+    },
+    /// A fixed answer.
+    Answer(&'a FixedResponse),
 }
 
 /// A folder of static files.

@@ -22,7 +22,7 @@ use crate::folders::{FolderError, LONGEST, Whole};
 use crate::link::LinkError;
 use crate::message::request::{Request, remove_identity};
 use crate::proxy::Config;
-use crate::settings::{Action, FixedResponse, Route};
+use crate::settings::{Destination, FixedResponse, Route};
 
 /// Fields that are left out, because they concern the body, range, freshness or connection of the client's own request.
 const LEFT_OUT: [NameId; 13] = [
@@ -177,20 +177,15 @@ fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest)
 /// Chooses the source of the answer as the route does for a client's request. `chosen` is an upstream that a step has
 /// chosen.
 fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: FetchRequest) -> Answers {
-    let chosen = chosen.map(|upstream| upstream.0 as usize);
-    let upstream = match (&route.action, chosen) {
-        (Action::Files { folder, upstream }, _) => {
-            let (path, target) = (request.target.path().to_vec(), request.target.as_bytes().to_vec());
-            let upstream = chosen.or(*upstream);
-            return Answers::File(FileFragment { folder: *folder, upstream, path, target, ask });
+    let target = request.target.as_bytes().to_vec();
+    match route.action.destination(chosen.map(|upstream| upstream.0 as usize)) {
+        Destination::Files { folder, upstream } => {
+            let path = request.target.path().to_vec();
+            Answers::File(FileFragment { folder, upstream, path, target, ask })
         }
-        (_, Some(upstream)) => upstream,
-        (Action::Proxy(upstream), None) => *upstream,
-        (Action::Respond(fixed), None) => {
-            return Answers::Judged(InnerVerdict::Answered(Ok(fixed_answer(fixed))));
-        }
-    };
-    Answers::Judged(ask_upstream(upstream, request.target.as_bytes().to_vec(), ask))
+        Destination::Upstream(upstream) => Answers::Judged(ask_upstream(upstream, target, ask)),
+        Destination::Answer(fixed) => Answers::Judged(InnerVerdict::Answered(Ok(fixed_answer(fixed)))),
+    }
 }
 
 /// A fragment from a route that serves files.

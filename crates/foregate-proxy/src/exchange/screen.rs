@@ -13,7 +13,7 @@ use super::spans;
 use super::state::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::message::request::remove_identity;
-use crate::settings::Action;
+use crate::settings::Destination;
 
 /// Runs the steps of the request.
 pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
@@ -63,14 +63,10 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
     let chosen = exchange.modules.run.as_ref().and_then(|run| run.facts.upstream);
     let ask = if caches { Step::Cached } else { Step::Prepare };
     let chosen = chosen.map(|upstream| upstream.0 as usize);
-    Ok(match (&route.action, chosen) {
-        // A file comes first. The chosen upstream is asked only if there is none.
-        (Action::Files { folder, upstream }, _) => {
-            Step::Files { folder: *folder, upstream: chosen.or(*upstream) }
-        }
-        (_, Some(upstream)) => ask(upstream),
-        (Action::Proxy(upstream), None) => ask(*upstream),
-        (Action::Respond(fixed), None) => {
+    Ok(match route.action.destination(chosen) {
+        Destination::Files { folder, upstream } => Step::Files { folder, upstream },
+        Destination::Upstream(upstream) => ask(upstream),
+        Destination::Answer(fixed) => {
             exchange.record.action = Some(LoggedAction::Respond);
             Step::Reply(Box::new(Reply::fixed(fixed)))
         }

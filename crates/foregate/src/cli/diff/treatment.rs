@@ -10,7 +10,8 @@ use foregate_module::{
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::HostId;
 use foregate_proxy::settings::{
-    Action, Entrance, Fallback, FallbackReason, Listen, ListenAddress, Route, RouteConditions, share_bucket,
+    Destination, Entrance, Fallback, FallbackReason, Listen, ListenAddress, Route, RouteConditions,
+    share_bucket,
 };
 use foregate_wire::Method;
 
@@ -273,16 +274,15 @@ impl<'a> Judge<'a> {
     ) -> Result<Cow<'static, str>, Cow<'static, str>> {
         let name = |index: usize| self.upstream(index);
         let chosen = request.upstream.map(|upstream| upstream.0 as usize);
-        let outcome = match (&route.action, chosen) {
-            (Action::Files { folder, upstream }, _) => {
+        let outcome = match route.action.destination(chosen) {
+            Destination::Files { folder, upstream } => {
                 let folder =
-                    self.settings.folders.get(*folder).map(|files| files.folder.display().to_string());
-                let then = chosen.or(*upstream).map(|index| format!(", then proxy \"{}\"", name(index)));
+                    self.settings.folders.get(folder).map(|files| files.folder.display().to_string());
+                let then = upstream.map(|index| format!(", then proxy \"{}\"", name(index)));
                 format!("files \"{}\"{}", folder.unwrap_or_default(), then.unwrap_or_default())
             }
-            (_, Some(index)) => format!("proxy \"{}\"", name(index)),
-            (Action::Proxy(index), None) => format!("proxy \"{}\"", name(*index)),
-            (Action::Respond(fixed), None) => return Ok(format!("respond {}", fixed.status).into()),
+            Destination::Upstream(index) => format!("proxy \"{}\"", name(index)),
+            Destination::Answer(fixed) => return Ok(format!("respond {}", fixed.status).into()),
         };
         let path = strip(&request.path, route.strip_prefix.as_deref());
         treatment.target = path.into_owned();
