@@ -76,11 +76,12 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     if !exchange.config.access_logs().is_empty() {
         write_lines(exchange, duration);
     }
-    spans::end_spans(exchange);
     let failed = has_failed(&exchange.record);
     if exchange.proxy.live.wants(failed) {
         exchange.proxy.live.ended(&entry(exchange, duration), failed);
     }
+    // Last, because it drops the attempts, of which the lines above tell the server.
+    spans::end_spans(exchange);
 }
 
 /// Hands the response over to a comparison, if it is compared.
