@@ -172,13 +172,14 @@ fn bar(view: &TopView) -> String {
         .collect();
     let sort = ORDERS.iter().find(|(order, _)| *order == view.order).map_or("", |(_, name)| name);
     let mut line = format!("{} s:{sort}", parts.join(""));
-    if view.is_typing || !view.filter.is_empty() {
-        line.push_str(&format!(" /{}{}", view.filter, if view.is_typing { "_" } else { "" }));
-    } else {
-        line.push_str(" h:help");
-    }
+    // The filter comes last: if the line is too long, a part of the filter is cut off.
     if view.paused {
         line.push_str(" PAUSED");
+    }
+    if view.is_typing || !view.filter.is_empty() {
+        line.push_str(&format!(" /{}{}", view.filter, if view.is_typing { "_" } else { "" }));
+    } else if !view.paused {
+        line.push_str(" h:help");
     }
     match &view.lost {
         Some(error) => format!("THE PROXY HAS GONE ({error}); any key ends"),
@@ -213,10 +214,11 @@ fn head(moments: &Moments) -> Vec<String> {
         .sum();
     vec![
         format!(
-            "foregate {}  process {}  up {}{}",
+            "foregate {}  process {}  up {}  memory {}{}",
             now["version"].as_str().unwrap_or_default(),
             now["process"],
             span(number("/time") - number("/started")),
+            bytes(number("/memory/resident")),
             if now["draining"] == Value::Bool(true) { "  DRAINING" } else { "" },
         ),
         format!(
@@ -243,8 +245,7 @@ fn head(moments: &Moments) -> Vec<String> {
             millis(percentile(&offload, &waits, 0.99)),
         ),
         format!(
-            "memory {} (peers {} of {})   cache {} of {} requests   failures {}",
-            bytes(number("/memory/resident")),
+            "peers {} of {}   cache {} of {} requests   failures {}",
             bytes(number("/memory/held")),
             bytes(number("/memory/limit")),
             percent(if asked > 0.0 { cache.iter().sum::<f64>() / asked } else { 0.0 }),
@@ -422,7 +423,12 @@ fn millis(value: Option<f64>) -> String {
 }
 
 fn bytes(value: f64) -> String {
-    format!("{:.1} MiB", value / f64::from(1 << 20))
+    let mebibytes = value / f64::from(1 << 20);
+    if mebibytes < 10_000.0 {
+        format!("{mebibytes:.1} MiB")
+    } else {
+        format!("{:.1} GiB", mebibytes / 1024.0)
+    }
 }
 
 fn span(seconds: f64) -> String {
@@ -478,6 +484,28 @@ mod tests {
             "{whole}"
         );
         assert!(whole.contains("1.2 s  GET busy.example/?[2Jxxx"), "{whole}");
+    }
+
+    #[test]
+    fn large_figures_fit_into_80_columns() {
+        let mut moments = moments();
+        let gibibytes = 900_u64 << 30;
+        let last = moments.0.back_mut().unwrap();
+        last["process"] = 4_194_304.into();
+        last["time"] = 99e6.into();
+        last["draining"] = true.into();
+        last["memory"] = json!({ "resident": gibibytes, "held": gibibytes, "limit": gibibytes });
+        last["cache"] = json!({ "requests": { "hit": 999_949_999_u64 } });
+        last["failures"] = 999_949_999_u64.into();
+        last["requests_active"] = 50_000.into();
+        last["connections"] = json!({ "active": 50_000 });
+        let mut view = TopView { paused: true, ..TopView::default() };
+        for lines in [head(&moments), vec![bar(&view)]] {
+            let longest = lines.iter().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(80), "{longest:?}: {lines:?}");
+        }
+        view.filter = "x".repeat(40);
+        assert!(cut(&bar(&view), 80).contains("PAUSED /x"));
     }
 
     #[test]
