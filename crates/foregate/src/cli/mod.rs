@@ -1,5 +1,6 @@
 //! The command line.
 
+mod admin;
 mod arguments;
 mod cache;
 mod certificates;

@@ -1,7 +1,5 @@
 //! `foregate reload`.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,15 +8,10 @@ use clap::Args;
 use foregate_supervisor::client;
 use serde_json::Value;
 
+use super::admin::ask;
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::upgrade::{self, Stages, duration, stages};
-
-/// The time limit of a reload.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The largest answer of the process, in bytes.
-const ANSWER_LIMIT: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Reload {
@@ -127,18 +120,6 @@ pub(super) fn find_admin(
             Err(outcome)
         }
     }
-}
-
-/// Sends one line of JSON and returns the answer, which is also one line.
-pub(super) fn ask(admin: &Path, request: &Value) -> io::Result<Value> {
-    let mut stream = UnixStream::connect(admin)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{request}\n").as_bytes())?;
-    let mut line = String::new();
-    BufReader::new(stream.take(ANSWER_LIMIT)).read_line(&mut line)?;
-    serde_json::from_str(&line)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the answer is not JSON"))
 }
 
 fn show(answer: &Value, json: bool) -> Outcome {

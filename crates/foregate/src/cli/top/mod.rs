@@ -5,19 +5,19 @@ mod terminal;
 mod view;
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::moment::Moments;
 use self::terminal::{Terminal, TerminalKey};
 use self::view::{TopView, frame};
+use super::admin::figures;
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 use super::reload::find_admin;
@@ -52,7 +52,7 @@ impl Top {
             Ok(admin) => admin,
             Err(outcome) => return outcome,
         };
-        let asked = UnixStream::connect(&admin).and_then(|stream| self.watch(stream));
+        let asked = figures(&admin, PATIENCE).and_then(|next| self.watch(next));
         match asked {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -65,15 +65,10 @@ impl Top {
         }
     }
 
-    fn watch(&self, mut stream: UnixStream) -> io::Result<Outcome> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        stream.write_all(format!("{}\n", json!({ "verb": "watch" })).as_bytes())?;
-        let mut lines = BufReader::new(stream).lines();
-        let mut next = move || match lines.next() {
-            Some(line) => Ok(Some(serde_json::from_str::<Value>(&line?)?)),
-            None => Ok(None),
-        };
+    fn watch(
+        &self,
+        mut next: impl FnMut() -> io::Result<Option<Value>> + Send + 'static,
+    ) -> io::Result<Outcome> {
         let is_live =
             !self.once && !self.output.json && io::stdout().is_terminal() && io::stdin().is_terminal();
         let mut moments = Moments(VecDeque::with_capacity(SPAN + 1));
