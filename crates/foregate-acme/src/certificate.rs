@@ -1,5 +1,6 @@
 //! Certificates as the storage holds them: a private key and a chain in one PEM file.
 
+use foregate_proxy::tls::StapleSubject;
 use instant_acme::CertificateIdentifier;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
@@ -28,6 +29,8 @@ pub(crate) struct Facts {
     pub(crate) is_temporary: bool,
     /// The identifier of the certificate in the authority's renewal information (RFC 9773, section 4.1).
     pub(crate) id: Option<CertificateIdentifier<'static>>,
+    /// `true` if the certificate names an OCSP responder.
+    pub(crate) has_responder: bool,
 }
 
 impl Facts {
@@ -44,6 +47,7 @@ impl Facts {
             id: CertificateIdentifier::try_from(&block.contents.clone().into())
                 .ok()
                 .map(CertificateIdentifier::into_owned),
+            has_responder: StapleSubject::of_pem(pem).is_some(),
         })
     }
 

@@ -6,6 +6,7 @@ use foregate_proxy::tls::CertificateReport;
 use crate::certificate::{Facts, now};
 use crate::internal;
 use crate::schedule::renewal;
+use crate::staples::StapleState;
 use crate::storage::{Record, Storage};
 
 /// Seconds between two requests to an authority for the renewal window that it suggests.
@@ -27,6 +28,7 @@ pub(crate) struct Entry {
     pub(crate) in_flight: bool,
     /// No attempt is made before this time, seconds since 1970.
     pub(crate) not_before: i64,
+    pub(crate) staple: StapleState,
 }
 
 impl Entry {
@@ -39,12 +41,30 @@ impl Entry {
     ) -> Self {
         let (facts, record) = (storage.certificate(automatic, name), storage.record(name));
         let window_at = now() + WINDOW_EVERY;
-        Self { issuer, facts, record, window_at, demanded, asked: false, in_flight: false, not_before: 0 }
+        let staple = StapleState::default();
+        Self {
+            issuer,
+            facts,
+            record,
+            window_at,
+            demanded,
+            asked: false,
+            in_flight: false,
+            not_before: 0,
+            staple,
+        }
     }
 
     /// Returns true if clients can use the certificate.
     pub(crate) fn is_usable(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| !facts.is_temporary && facts.not_after > now())
+    }
+
+    /// The time of the next look at the OCSP response for the certificate, seconds since 1970. `None` if the
+    /// certificate needs none.
+    pub(crate) fn staple_due(&self) -> Option<i64> {
+        let has_responder = self.facts.as_ref().is_some_and(|facts| facts.has_responder);
+        (has_responder && self.is_usable() && !self.staple.in_flight).then_some(self.staple.at)
     }
 
     /// The time of the next attempt, seconds since 1970.
@@ -87,6 +107,7 @@ impl Entry {
             next_attempt: self.due(automatic),
             failures: self.record.failures,
             error: self.record.error.clone(),
+            staple: self.facts.as_ref().filter(|facts| facts.has_responder).map(|_| self.staple.report()),
         }
     }
 }

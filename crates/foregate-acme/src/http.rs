@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use foregate_proxy::settings::{UpstreamProtocol, UpstreamTls};
 use foregate_proxy::tls::Connector;
-use http::header::HOST;
+use http::header::{CONTENT_TYPE, HOST};
 use http::uri::Scheme;
 use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -76,6 +76,31 @@ impl Client {
             speak(stream, request).await
         }
     }
+}
+
+/// Sends a POST in the clear, and returns the status and the body of the response.
+pub(crate) async fn post(
+    uri: &str,
+    content_type: &'static str,
+    body: Vec<u8>,
+) -> Result<(u16, Bytes), Fault> {
+    let uri: Uri = uri.parse()?;
+    if uri.scheme() != Some(&Scheme::HTTP) {
+        return Err("only addresses with http:// are asked".into());
+    }
+    let authority = uri.authority().ok_or("an address without a host")?;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let request = Request::post(target)
+        .header(HOST, authority.as_str())
+        .header(CONTENT_TYPE, content_type)
+        .body(Full::new(Bytes::from(body)))?;
+    let exchange = async {
+        let stream = connect(host, authority.port_u16().unwrap_or(80)).await?;
+        let (head, body) = speak(stream, request).await?.into_parts();
+        Ok((head.status.as_u16(), body.collect().await?.to_bytes()))
+    };
+    timeout(PATIENCE, exchange).await.map_err(|_| Fault::from("no answer within 30 seconds"))?
 }
 
 /// Connects to a host, trying its addresses in turn.

@@ -22,6 +22,7 @@ use crate::failure::{Failure, FailureKind, pause};
 use crate::internal;
 use crate::order::{IssuedCertificate, order, renewal_window};
 use crate::schedule::{renewal, spread};
+use crate::staples::{STAPLES, StapleOutcome, look};
 use crate::storage::{Record, Storage};
 
 /// The most orders at the same time.
@@ -64,6 +65,8 @@ struct Counts {
     demanded: AtomicU64,
     refused: AtomicU64,
     limited: AtomicU64,
+    stapled: AtomicU64,
+    staples_failed: AtomicU64,
 }
 
 impl Keeper {
@@ -132,7 +135,10 @@ impl Keeper {
         let mut entries = shared.entries.lock();
         for (name, old) in std::mem::take(&mut *entries) {
             match read.get_mut(&name) {
-                Some(entry) => entry.in_flight = old.in_flight,
+                Some(entry) => {
+                    entry.in_flight = old.in_flight;
+                    entry.staple = old.staple.renewed();
+                }
                 None if old.demanded && automatic.on_demand.is_some() => drop(read.insert(name, old)),
                 None => {}
             }
@@ -167,11 +173,14 @@ fn run(shared: &Arc<KeeperShared>) {
 
 async fn look_and_wait(shared: &Arc<KeeperShared>) {
     let orders = Arc::new(Semaphore::new(ORDERS));
+    let staples = Arc::new(Semaphore::new(STAPLES));
     loop {
         let plan = shared.plan.lock().clone();
         let pause = match &plan {
             None => LOOK,
-            Some(automatic) => shared.begin_due(automatic, &orders),
+            Some(automatic) => {
+                shared.begin_due(automatic, &orders).min(shared.begin_staples(automatic, &staples))
+            }
         };
         tokio::select! {
             () = sleep(pause) => {}
@@ -213,6 +222,58 @@ impl KeeperShared {
         Duration::from_secs(u64::try_from(next - now).unwrap_or(0).max(1))
     }
 
+    /// Begins the looks at OCSP responses that are due, and returns the time until the next one is due.
+    fn begin_staples(self: &Arc<Self>, automatic: &Arc<Automatic>, staples: &Arc<Semaphore>) -> Duration {
+        let now = now();
+        let mut next = now + LOOK.as_secs() as i64;
+        for (name, entry) in self.entries.lock().iter_mut() {
+            let Some(due) = entry.staple_due() else { continue };
+            if due > now {
+                next = next.min(due);
+                continue;
+            }
+            let Ok(permit) = Arc::clone(staples).try_acquire_owned() else { break };
+            entry.staple.in_flight = true;
+            let (shared, automatic, name) = (Arc::clone(self), Arc::clone(automatic), name.clone());
+            tokio::spawn(async move {
+                let outcome = look(&automatic, &name).await;
+                shared.note_staple(&automatic, &name, outcome);
+                drop(permit);
+                shared.wake.notify_one();
+            });
+        }
+        Duration::from_secs(u64::try_from(next - now).unwrap_or(0).max(1))
+    }
+
+    fn note_staple(&self, automatic: &Automatic, name: &str, outcome: StapleOutcome) {
+        let count = match &outcome {
+            StapleOutcome::Holds { is_new: true, staple } => {
+                tracing::debug!(name, until = staple.until, "new OCSP response");
+                Some(&self.counts.stapled)
+            }
+            StapleOutcome::Failed(error) => {
+                tracing::warn!(name, "{error}");
+                Some(&self.counts.staples_failed)
+            }
+            StapleOutcome::Revoked => {
+                tracing::error!(name, "the authority has revoked the certificate; a new one is ordered");
+                None
+            }
+            StapleOutcome::Holds { is_new: false, .. } | StapleOutcome::Moot => None,
+        };
+        if let Some(count) = count {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let mut entries = self.entries.lock();
+        let Some(entry) = entries.get_mut(name) else { return };
+        if entry.staple.note(outcome) {
+            entry.record.renew_at = now();
+            if let Err(error) = Storage::new(&automatic.storage).put_record(name, &entry.record) {
+                tracing::warn!(name, %error, "the revocation could not be noted in the storage");
+            }
+        }
+    }
+
     async fn attempt(&self, automatic: &Arc<Automatic>, name: &str) {
         let Some(entry) = self.entries.lock().get(name).cloned() else { return };
         let storage = Storage::new(&automatic.storage);
@@ -223,7 +284,7 @@ impl KeeperShared {
         match outcome {
             Ok(()) => {
                 let read = Entry::read(&storage, automatic, name, present.issuer, present.demanded);
-                *present = Entry { not_before: now() + 1, ..read };
+                *present = Entry { not_before: now() + 1, staple: present.staple.renewed(), ..read };
             }
             Err(failure) if failure.kind == FailureKind::Busy => {
                 present.not_before = now() + pause(failure.kind, 1).as_secs() as i64;
@@ -417,6 +478,8 @@ impl CertificateKeeper for Keeper {
             demanded: of(&counts.demanded),
             refused: of(&counts.refused),
             limited: of(&counts.limited),
+            stapled: of(&counts.stapled),
+            staples_failed: of(&counts.staples_failed),
         }
     }
 }

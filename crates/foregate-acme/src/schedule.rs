@@ -44,7 +44,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     fn facts(lifetime: i64) -> Facts {
-        Facts { not_before: 0, not_after: lifetime, is_temporary: false, id: None }
+        Facts { not_before: 0, not_after: lifetime, is_temporary: false, id: None, has_responder: false }
     }
 
     #[test]

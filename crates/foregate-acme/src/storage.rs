@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use foregate_proxy::settings::automatic::{Automatic, file_name};
+use foregate_proxy::tls::staple_file;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::Facts;
@@ -84,7 +85,10 @@ impl Storage {
 
     /// Stores a certificate with its key.
     pub(crate) fn put_certificate(&self, automatic: &Automatic, name: &str, pem: &str) -> io::Result<()> {
-        replace(&automatic.certificate(name).certificate, pem.as_bytes())
+        let file = automatic.certificate(name).certificate;
+        // The response for the old certificate is not for the new one. Most certificates have none.
+        let _ = fs::remove_file(staple_file(&file));
+        replace(&file, pem.as_bytes())
     }
 
     /// Reads the record of a name: the data that is stored next to its certificate.

@@ -9,6 +9,7 @@ mod http;
 mod migration;
 mod observers;
 mod servers;
+mod status;
 
 pub use self::dashboard::serve_dashboard;
 
@@ -32,6 +33,7 @@ use tokio::time::timeout;
 use self::api::AdminApi;
 use self::http::{ClientPatience, serve_one};
 use self::observers::Observer;
+use self::status::{certificates_in_short, servers_in_short};
 use crate::counters::metrics::STATUS_CLASSES;
 use crate::limits::descriptors;
 use crate::listener::Listener;
@@ -298,10 +300,13 @@ fn certificates(proxy: &Proxy) -> Value {
     let config = proxy.config();
     let reports = config.certificates.keeper().map(|keeper| keeper.reports()).unwrap_or_default();
     let obtained = reports.iter().map(|report| {
+        let ocsp = report.staple.as_ref().map(|staple| {
+            json!({ "until": staple.until, "next_attempt": staple.next_attempt, "error": staple.error })
+        });
         json!({
             "name": report.name, "state": report.state, "issuer": report.issuer,
             "not_after": report.not_after, "next_attempt": report.next_attempt,
-            "failures": report.failures, "error": report.error,
+            "failures": report.failures, "error": report.error, "ocsp": ocsp,
         })
     });
     let own: HashSet<_> = match &config.settings.automatic {
@@ -442,6 +447,8 @@ pub fn status(proxy: &Proxy) -> Value {
         "configuration": { "loaded": loaded, "refused": refused },
         "draining": proxy.is_draining(),
         "connections": proxy.registry.count(),
+        "certificates": certificates_in_short(&certificates(proxy)),
+        "servers": servers_in_short(&servers::list(&config.upstreams)),
     })
 }
 

@@ -278,7 +278,12 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ),
     ("ssl-client-certificate", CLIENT_TLS),
     ("ssl-protocols", Write("write `listen \":443\" { tls { minimum-version \"1.2\" } }`")),
-    ("ssl-stapling*", Missing("clients get the certificate without an answer of OCSP")),
+    (
+        "ssl-stapling*",
+        LeaveOut(
+            "the OCSP response in `CERTIFICATE.ocsp` is sent; with `tls \"auto\"`, Foregate fetches it by itself",
+        ),
+    ),
     ("ssl-trusted-certificate", CLIENT_TLS),
     ("ssl-verify-client", CLIENT_TLS),
     ("ssl-verify-depth", LeaveOut("a chain of usual length is followed; there is no key")),

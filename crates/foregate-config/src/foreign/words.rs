@@ -582,7 +582,10 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
         "storage storage-* persist-config",
         LeaveOut("Foregate keeps no state in files but those that the configuration names"),
     ),
-    ("ocsp*", Missing("clients get the certificate without an answer of OCSP")),
+    (
+        "ocsp*",
+        LeaveOut("OCSP responses for certificates of `tls \"auto\"` are fetched and sent by themselves"),
+    ),
     ("push", Missing("responses are not sent before they are asked for; a `Link` field passes")),
     (
         "invoke named-routes",

@@ -39,4 +39,17 @@ pub struct CertificateReport {
     pub failures: u32,
     /// The failure of the last attempt, and the remedy.
     pub error: Option<String>,
+    /// The OCSP response for it. `None` if its authority has no responder.
+    pub staple: Option<StapleReport>,
+}
+
+/// The state of the OCSP response for a certificate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StapleReport {
+    /// The end of the response that handshakes send, seconds since 1970. 0 if there is none.
+    pub until: i64,
+    /// The time of the next request to the responder, seconds since 1970.
+    pub next_attempt: i64,
+    /// The failure of the last request, and the remedy.
+    pub error: Option<String>,
 }

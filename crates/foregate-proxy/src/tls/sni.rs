@@ -129,7 +129,7 @@ fn choose(certificate: &Arc<Certificate>) -> Arc<CertifiedKey> {
     let served =
         ServedCertificate { certificate: Arc::downgrade(certificate), names: Arc::clone(&current.names) };
     note_served(served);
-    Arc::clone(&current.key)
+    certificate.key(&current)
 }
 
 impl Index {

@@ -19,6 +19,7 @@ use super::keeper::CertificateKeeper;
 use super::names::CertificateNames;
 use super::pem::{self, PemBlock};
 use super::sni::CertificateTable;
+use super::staple::{StapleSubject, staple_file};
 use super::tickets::TicketStore;
 use crate::counters::metrics::CertificateExpiry;
 use crate::files;
@@ -72,8 +73,9 @@ pub struct CertificateFacts {
 ///
 /// The file that cannot be used.
 pub fn check_certificate(files: &CertificateFiles) -> Result<CertificateFacts, TlsError> {
-    let names = LoadedPair::read(files)?.names;
-    Ok(CertificateFacts { names: names.shown(), expired: names.expired(Clock::default()) })
+    let clock = Clock::default();
+    let names = LoadedPair::read(files, clock)?.names;
+    Ok(CertificateFacts { names: names.shown(), expired: names.expired(clock) })
 }
 
 /// The certificates of the process. Each is read once, no matter how many listeners and sites use it. A
@@ -140,6 +142,7 @@ impl CertificateStore {
                 for files in self.shared.certificates.lock().keys() {
                     started.add(&files.certificate);
                     started.add(&files.key);
+                    started.add(&staple_file(&files.certificate));
                 }
                 *watch = Some(started);
             }
@@ -171,6 +174,7 @@ impl CertificateStore {
         if let Some(watch) = self.shared.watch.lock().as_mut() {
             watch.add(&files.certificate);
             watch.add(&files.key);
+            watch.add(&staple_file(&files.certificate));
         }
         Ok(certificate)
     }
@@ -259,21 +263,37 @@ pub struct Certificate {
 pub(super) struct LoadedPair {
     pub(super) key: Arc<CertifiedKey>,
     pub(super) names: Arc<CertificateNames>,
+    stapled: Option<StapledKey>,
 }
 
-type PairStamps = (Option<CertificateStamp>, Option<CertificateStamp>);
+/// A key whose handshakes send an OCSP response along.
+#[derive(Debug)]
+struct StapledKey {
+    key: Arc<CertifiedKey>,
+    /// The end of the response, seconds since 1970.
+    until: i64,
+}
+
+/// Of the certificate, the key, and the OCSP response.
+type PairStamps = [Option<CertificateStamp>; 3];
 
 impl Certificate {
     fn read(files: &CertificateFiles, clock: Clock) -> Result<Self, TlsError> {
         let seen = stamps(files);
         // An expired certificate is not refused here: the check of the configuration reports it.
-        let loaded = LoadedPair::read(files)?;
+        let loaded = LoadedPair::read(files, clock)?;
         let current = ArcSwap::from_pointee(loaded);
         Ok(Self { clock, files: files.clone(), current, seen: Mutex::new(seen) })
     }
 
     pub(super) fn current(&self) -> arc_swap::Guard<Arc<LoadedPair>> {
         self.current.load()
+    }
+
+    /// The key for a handshake. It has an OCSP response as long as the response holds.
+    pub(super) fn key(&self, current: &LoadedPair) -> Arc<CertifiedKey> {
+        let stapled = current.stapled.as_ref().filter(|stapled| stapled.until > seconds(self.clock));
+        Arc::clone(stapled.map_or(&current.key, |stapled| &stapled.key))
     }
 
     /// The files that it was read from.
@@ -292,7 +312,7 @@ impl Certificate {
         // The stamps are recorded before the files are read, so that a broken pair is reported once, not
         // at every check.
         *seen = now;
-        let loaded = LoadedPair::read(&self.files)?;
+        let loaded = LoadedPair::read(&self.files, self.clock)?;
         if loaded.names.expired(self.clock) {
             tracing::warn!(certificate = %self.files.certificate.display(), "the certificate has expired");
         }
@@ -303,7 +323,7 @@ impl Certificate {
 }
 
 impl LoadedPair {
-    fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
+    fn read(files: &CertificateFiles, clock: Clock) -> Result<Self, TlsError> {
         let chain = read_chain(&files.certificate)?;
         let key = read_key(&files.key)?;
         let signer = super::crypto::provider().key_provider.load_private_key(key).map_err(|error| {
@@ -329,8 +349,39 @@ impl LoadedPair {
                 ));
             }
         }
-        Ok(Self { key: Arc::new(key), names })
+        let stapled = read_stapled(&files.certificate, &key, clock);
+        Ok(Self { key: Arc::new(key), names, stapled })
     }
+}
+
+/// The key with the OCSP response next to its certificate. `None` if there is none that holds: then handshakes have
+/// none, and clients that want one ask the responder.
+fn read_stapled(certificate: &Path, key: &CertifiedKey, clock: Clock) -> Option<StapledKey> {
+    let file = staple_file(certificate);
+    let response = fs::metadata(&file).ok().and_then(|_| read_file(&file).ok())?;
+    let judged = match StapleSubject::of_chain(&key.cert) {
+        Some(subject) => subject.judge(&response, seconds(clock)).map_err(|error| error.to_string()),
+        None => Err("the certificate names no responder, or its chain has no issuer".to_owned()),
+    };
+    match judged {
+        Ok(staple) if !staple.is_revoked => {
+            let key = CertifiedKey { ocsp: Some(response), ..key.clone() };
+            Some(StapledKey { key: Arc::new(key), until: staple.until })
+        }
+        Ok(_) => {
+            tracing::warn!(file = %file.display(), "not sent to clients: the certificate is revoked");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(file = %file.display(), "not sent to clients: {error}");
+            None
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn seconds(clock: Clock) -> i64 {
+    i64::try_from(clock.unix()).unwrap_or(i64::MAX)
 }
 
 pub(super) const CHAIN_FIX: &str =
@@ -464,5 +515,5 @@ impl From<Metadata> for CertificateStamp {
 
 fn stamps(files: &CertificateFiles) -> PairStamps {
     let stamp = |file: &Path| fs::metadata(file).ok().map(CertificateStamp::from);
-    (stamp(&files.certificate), stamp(&files.key))
+    [stamp(&files.certificate), stamp(&files.key), stamp(&staple_file(&files.certificate))]
 }

@@ -93,22 +93,30 @@ fn table(answer: &Value, now: i64) -> String {
     let mut rows = Vec::new();
     for one in &certificates {
         let left = left(number(one, "not_after") - now);
-        rows.push((text(one, "name"), text(one, "state"), left, text(one, "issuer"), text(one, "error")));
+        let errors =
+            [text(one, "error"), one.get("ocsp").map_or_else(String::new, |ocsp| text(ocsp, "error"))];
+        rows.push((text(one, "name"), text(one, "state"), left, text(one, "issuer"), errors));
     }
     for one in &files {
         let seconds = number(one, "not_after") - now;
         let state = if seconds > 0 { "valid" } else { "expired" };
-        rows.push((text(one, "file"), state.to_owned(), left(seconds), "file".to_owned(), String::new()));
+        rows.push((
+            text(one, "file"),
+            state.to_owned(),
+            left(seconds),
+            "file".to_owned(),
+            Default::default(),
+        ));
     }
     if rows.is_empty() {
         return "no certificates are in use\n".to_owned();
     }
     let width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).clamp(4, 48);
     let mut shown = format!("{:width$}  {:9}  {:>9}  ISSUER\n", "NAME", "STATE", "LEFT");
-    for (name, state, left, issuer, error) in rows {
+    for (name, state, left, issuer, errors) in rows {
         shown.push_str(format!("{name:width$}  {state:9}  {left:>9}  {issuer}").trim_end());
         shown.push('\n');
-        if !error.is_empty() {
+        for error in errors.iter().filter(|error| !error.is_empty()) {
             shown.push_str(&format!("    {error}\n"));
         }
     }
@@ -116,8 +124,12 @@ fn table(answer: &Value, now: i64) -> String {
 }
 
 fn left(seconds: i64) -> String {
+    if seconds <= 0 { "-".to_owned() } else { lasting(seconds) }
+}
+
+/// A duration in its largest fitting unit.
+pub(super) fn lasting(seconds: i64) -> String {
     match seconds {
-        ..=0 => "-".to_owned(),
         _ if seconds >= 2 * SECONDS_PER_DAY => format!("{} days", seconds / SECONDS_PER_DAY),
         _ if seconds >= 2 * 3600 => format!("{} hours", seconds / 3600),
         _ if seconds >= 120 => format!("{} min", seconds / 60),
@@ -211,13 +223,19 @@ mod tests {
     fn the_table_tells_what_to_do() {
         let answer = serde_json::json!({
             "certificates": [
-                { "name": "a.example", "state": "valid", "issuer": "https://ca.test/dir", "not_after": 10 * SECONDS_PER_DAY },
+                { "name": "a.example", "state": "valid", "issuer": "https://ca.test/dir", "not_after": 10 * SECONDS_PER_DAY,
+                  "ocsp": { "until": 0, "error": "no OCSP response; wait" } },
                 { "name": "b.example", "state": "temporary", "issuer": "", "not_after": 90, "error": "no route; wait" },
             ],
             "files": [{ "file": "site.pem", "not_after": -5 }],
         });
         let table = table(&answer, 0);
-        assert!(table.contains("a.example  valid        10 days  https://ca.test/dir\n"), "{table}");
+        assert!(
+            table.contains(
+                "a.example  valid        10 days  https://ca.test/dir\n    no OCSP response; wait\n"
+            ),
+            "{table}"
+        );
         assert!(table.contains("b.example  temporary       90 s\n    no route; wait\n"), "{table}");
         assert!(table.contains("site.pem   expired            -  file\n"), "{table}");
         assert_eq!(super::table(&serde_json::json!({}), 0), "no certificates are in use\n");

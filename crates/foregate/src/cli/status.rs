@@ -8,9 +8,10 @@ use foregate_supervisor::client;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
+use super::admin;
 use super::arguments::{ConfigFile, Json};
+use super::certificates::lasting;
 use super::output::{Outcome, complain, print, print_json};
-use super::reload;
 use super::upgrade::no_supervisor;
 use crate::config;
 
@@ -45,7 +46,7 @@ impl Status {
         let path = self.file.path();
         match client::ask(&path, &json!({ "verb": "status" }), Some(PATIENCE), |_| {}) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => match config::admin(&path) {
-                Ok(Some(admin)) => reload::ask(&admin, &json!({ "verb": "status" })).map_err(|_| error),
+                Ok(Some(admin)) => admin::ask(&admin, &json!({ "verb": "status" })).map_err(|_| error),
                 Ok(None) => {
                     complain(
                         "a process without a supervisor can be asked where the configuration names an `admin` socket",
@@ -103,7 +104,57 @@ fn text(status: &Value) -> String {
             reason.trim_end()
         ));
     }
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    lines.push_str(&certificates(&status["certificates"], now));
+    lines.push_str(&servers(&status["servers"]));
     lines
+}
+
+/// A line about certificates, and one for each that somebody has to look at. Empty without certificates.
+fn certificates(certificates: &Value, now: i64) -> String {
+    let number = |name: &str| certificates[name].as_u64().unwrap_or_default();
+    let (count, wrong) = (number("count"), number("wrong"));
+    if count == 0 {
+        return String::new();
+    }
+    let end = match certificates["first_end"].as_i64().map(|end| end - now) {
+        Some(left) if left <= 0 => "the first has expired".to_owned(),
+        Some(left) => format!("the first ends in {}", lasting(left)),
+        None => "no end is known".to_owned(),
+    };
+    let trouble = if wrong > 0 { format!("; {wrong} to look at:") } else { String::new() };
+    let mut lines = format!("{:<11} {count}, {end}{trouble}\n", "certs");
+    for one in certificates["named"].as_array().into_iter().flatten() {
+        let text = |name: &str| one[name].as_str().unwrap_or_default();
+        lines.push_str(&format!("{:<11} {} ({})", "", text("name"), text("state")));
+        let error = if text("error").is_empty() { String::new() } else { format!(": {}", text("error")) };
+        lines.push_str(&format!("{error}\n"));
+    }
+    lines + &further(certificates, wrong, "foregate certificates")
+}
+
+/// A line about the servers of upstreams, and one for each that gets no requests, or only some.
+fn servers(servers: &Value) -> String {
+    let number = |name: &str| servers[name].as_u64().unwrap_or_default();
+    let (count, out) = (number("count"), number("out"));
+    if count == 0 {
+        return String::new();
+    }
+    let colon = if out > 0 { ":" } else { "" };
+    let mut lines = format!("{:<11} {} of {count} up{colon}\n", "servers", count.saturating_sub(out));
+    for one in servers["named"].as_array().into_iter().flatten() {
+        let text = |name: &str| one[name].as_str().unwrap_or_default();
+        let (upstream, server, state, reason) =
+            (text("upstream"), text("server"), text("state"), text("reason"));
+        lines.push_str(&format!("{:<11} {upstream} {server} {state}: {reason}\n", ""));
+    }
+    lines + &further(servers, out, "foregate upstreams")
+}
+
+/// A line about the entries that are not named, with the command that shows all of them.
+fn further(list: &Value, all: u64, command: &str) -> String {
+    let named = list["named"].as_array().map_or(0, Vec::len) as u64;
+    if all > named { format!("{:<11} and {} more: `{command}`\n", "", all - named) } else { String::new() }
 }
 
 /// Formats a time in UTC.
@@ -113,4 +164,28 @@ fn date(seconds: u64) -> String {
     let Some(time) = time else { return seconds.to_string() };
     let (date, hour, minute, second) = (time.date(), time.hour(), time.minute(), time.second());
     format!("{date} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_named_with_the_command_that_shows_more() {
+        let status = json!({
+            "certificates": { "count": 3, "first_end": 864_000, "wrong": 1,
+                "named": [{ "name": "a.test", "state": "temporary", "error": "no answer; open port 80" }] },
+            "servers": { "count": 4, "out": 2,
+                "named": [{ "upstream": "app", "server": "127.0.0.1:3000", "state": "ejected", "reason": "refused" }] },
+        });
+        assert_eq!(
+            certificates(&status["certificates"], 0),
+            "certs       3, the first ends in 10 days; 1 to look at:\n            a.test (temporary): no answer; open port 80\n"
+        );
+        assert_eq!(
+            servers(&status["servers"]),
+            "servers     2 of 4 up:\n            app 127.0.0.1:3000 ejected: refused\n            and 1 more: `foregate upstreams`\n"
+        );
+        assert_eq!((certificates(&Value::Null, 0), servers(&Value::Null)), (String::new(), String::new()));
+    }
 }

@@ -30,6 +30,10 @@ pub(super) fn obtained(encoder: &mut DescriptorEncoder<'_>, counts: &KeeperCount
     counter(encoder, "acme_certificates_obtained", help, counts.obtained)?;
     let help = "Failed attempts to obtain a certificate";
     counter(encoder, "acme_failures", help, counts.failed)?;
+    let help = "Requests for OCSP responses for these certificates, by outcome";
+    let mut staples = counters(encoder, "acme_ocsp", help)?;
+    labelled(&mut staples, &[("result", "ok")], counts.stapled)?;
+    labelled(&mut staples, &[("result", "failed")], counts.staples_failed)?;
     let help = "Handshakes for names without a certificate, by outcome";
     let mut demands = counters(encoder, "acme_on_demand", help)?;
     labelled(&mut demands, &[("result", "admitted")], counts.demanded)?;
