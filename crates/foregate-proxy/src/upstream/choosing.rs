@@ -351,32 +351,60 @@ mod tests {
     use super::*;
     use crate::settings;
 
-    /// Eight clients ask one after the other; two servers answer in a millisecond, one in ten.
-    #[test]
-    fn a_slow_server_loses_nearly_all_requests_under_peak_ewma() {
-        let (start, took) = (Instant::now(), [1000, 1000, 10_000]);
-        let paces = [Pace::new(), Pace::new(), Pace::new()];
-        let servers = ["a:1", "b:1", "c:1"].into_iter().map(|address| (address, 1));
+    /// Servers answer `took` microseconds after an attempt began, one attempt in 32 after three times that. `next` gives the
+    /// time of each request, from the number of requests and the time at which the one before the last `waiting` was
+    /// answered. Returns the requests of each server and all latencies, sorted.
+    fn peak_ewma(took: &[u64], waiting: usize, every: u64, until: u64) -> (Vec<u32>, Vec<u64>) {
+        let start = Instant::now();
+        let paces: Vec<Pace> = took.iter().map(|_| Pace::new()).collect();
+        let names: Vec<String> = (0..took.len()).map(|number| format!("s{number}:1")).collect();
+        let servers = names.iter().map(|address| (address.as_str(), 1));
         let balance = balance::method(&settings::Balance::PeakEwma, servers);
-        let (mut in_flight, mut shares, mut ends, mut now) = ([0; 3], [0; 3], Vec::new(), 0);
-        while now < 2_000_000 {
+        let (mut in_flight, mut shares) = (vec![0; took.len()], vec![0; took.len()]);
+        let (mut ends, mut latencies, mut now) = (Vec::<(u64, usize, u64)>::new(), Vec::new(), 0);
+        while now < until {
             let at = start + Duration::from_micros(now);
             let wait = |server: usize| cost(paces[server].average(at), in_flight[server]);
             let choice = Choice { key: None, is_further: false, in_flight: &wait };
             let server = balance.choose(&choice, &mut |_| true).unwrap();
             in_flight[server] += 1;
             shares[server] += 1;
-            ends.push((now + took[server], server));
-            if ends.len() == 8 {
-                let next = (0..8).min_by_key(|at| ends[*at]).unwrap();
-                let (end, server) = ends.swap_remove(next);
-                now = end;
+            let noise = if shares[server] % 32 == 0 { 3 } else { 1 };
+            ends.push((now + took[server] * noise, server, now));
+            now += every;
+            // A client of many waits for an answer before it asks again; others come, whatever answers take.
+            while let Some(next) = (0..ends.len()).min_by_key(|at| ends[*at])
+                && (ends[next].0 <= now || ends.len() == waiting)
+            {
+                let (end, server, began) = ends.swap_remove(next);
+                now = now.max(end);
                 in_flight[server] -= 1;
-                let at = start + Duration::from_micros(now);
-                paces[server].answered(Duration::from_micros(took[server]), at, true);
+                latencies.push(end - began);
+                let (took, end) = (Duration::from_micros(end - began), start + Duration::from_micros(end));
+                paces[server].answered(took, end, true);
             }
         }
+        latencies.sort_unstable();
+        (shares, latencies)
+    }
+
+    /// Eight clients ask one after the other; two servers answer in a millisecond, one in ten.
+    #[test]
+    fn a_slow_server_loses_nearly_all_requests_under_peak_ewma() {
+        let (shares, _) = peak_ewma(&[1000, 1000, 10_000], 8, 0, 2_000_000);
         assert!(shares.iter().sum::<u32>() > 10_000, "{shares:?}");
         assert!(shares[2] * 20 < shares.iter().sum(), "{shares:?}");
+    }
+
+    /// Requests come at a steady rate, few or many at a time; two servers answer in 5 ms, one in 50 ms.
+    #[test]
+    fn a_slow_server_hardly_changes_the_latencies_under_peak_ewma() {
+        for every in [20_000, 5000, 1250, 600, 250] {
+            let p99 = |latencies: &[u64]| latencies[latencies.len() * 99 / 100];
+            let (_, without) = peak_ewma(&[5000, 5000], usize::MAX, every, 20_000_000);
+            let (shares, with) = peak_ewma(&[5000, 5000, 50_000], usize::MAX, every, 20_000_000);
+            assert!(p99(&with) * 2 <= p99(&without) * 3, "every {every} us: {shares:?}");
+            assert!(shares[2] * 100 < shares.iter().sum(), "every {every} us: {shares:?}");
+        }
     }
 }

@@ -12,6 +12,9 @@ const BUCKETS: usize = 96;
 const AGED_EVERY: Duration = Duration::from_secs(10);
 /// The time constant of the moving average.
 const TAU: Duration = Duration::from_secs(10);
+/// The least weight of an answer in the moving average. A busy server forgets a single slow answer after some dozens of
+/// quick ones, long before [`TAU`] has passed.
+const LEAST_WEIGHT: f64 = 1.0 / 32.0;
 
 /// Latencies of a server, from the start of an attempt to the head of its response.
 #[derive(Debug)]
@@ -70,7 +73,7 @@ impl Pace {
             let new = if micros >= old {
                 micros
             } else {
-                let weight = decay(since);
+                let weight = decay(since).min(1.0 - LEAST_WEIGHT);
                 (old as f64 * weight + micros as f64 * (1.0 - weight)) as u64
             };
             self.average.store(new.max(1), Ordering::Relaxed);
@@ -227,5 +230,14 @@ mod tests {
         let fallen = pace.average(now + TAU / 10);
         assert!((85_000..95_000).contains(&fallen), "{fallen}");
         assert!(pace.average(now + TAU * 6) < 300);
+    }
+
+    #[test]
+    fn a_busy_server_forgets_a_single_slow_answer() {
+        let (pace, now) = (Pace::new(), Instant::now());
+        pace.answered(MILLI * 100, now, true);
+        (0..64).for_each(|_| pace.answered(MILLI * 10, now, true));
+        let average = pace.average(now);
+        assert!((20_000..25_000).contains(&average), "{average}");
     }
 }
