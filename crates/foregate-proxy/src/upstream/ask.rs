@@ -18,6 +18,7 @@ use super::admission::enter;
 use super::attempts::Attempts;
 use super::authentication;
 use super::balance::BalancedRequest;
+use super::judging::{LOOK_AGAIN, look_again};
 use super::members::{ActiveRequest, Upstream};
 use super::opening::OpeningTerms;
 use super::origin::Origin;
@@ -36,9 +37,6 @@ use crate::time::clock;
 /// The most bytes of the heads of all interim responses to a request. If there are more, the client
 /// gets 502.
 const INTERIM_BYTES: u32 = 64 * 1024;
-
-/// The pause between two checks whether a server hangs.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The asking side: it has the request and its body, and sets the time limits for the origin.
 pub trait Asker {
@@ -393,7 +391,7 @@ impl<'a> Ask<'a> {
         // A server with a full accept queue hangs as well. An attempt cannot be resumed after it was given up, so it is
         // given up only if there is another server.
         let mut look_at =
-            upstream.judge.patience().filter(|_| !terms.authenticates).map(|patience| now + patience);
+            upstream.judge.first_look().filter(|_| !terms.authenticates).map(|after| now + after);
         // These variables stay outside of the future, which would otherwise reserve room for them twice.
         async move {
             let mut open = pin!(upstream.connections.open(server, terms, now));
@@ -414,7 +412,7 @@ impl<'a> Ask<'a> {
                     && asker.poll_until(cx, at).is_ready()
                 {
                     let now = upstream.clock.now();
-                    look_at = Some(now + LOOK_AGAIN);
+                    look_at = Some(now + LOOK_AGAIN.0);
                     let mut has_another = || {
                         let is_allowed = asker.may_repeat(&Error::ConnectTimeout) && active.has_budget(now);
                         is_allowed && has_another_attempt((attempts, rules.as_deref()), upstream, now)
@@ -458,18 +456,18 @@ impl<'a> Ask<'a> {
 
     /// Ready with an error when the server hangs while the attempt has no part of a response.
     fn poll_hanging<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
-        let Some(patience) = self.upstream.judge.patience().filter(|_| !self.terms.authenticates) else {
+        let Some(first_look) = self.upstream.judge.first_look().filter(|_| !self.terms.authenticates) else {
             return Poll::Pending;
         };
         loop {
             let look_at = match self.look_at {
-                0 => self.opened_at() + patience,
+                0 => self.opened_at() + first_look,
                 after => self.began + Duration::from_millis(after.into()),
             };
             ready!(asker.poll_until(cx, look_at));
             let now = self.upstream.clock.now();
-            let after = (now + LOOK_AGAIN).saturating_duration_since(self.began).as_millis();
-            self.look_at = u32::try_from(after).unwrap_or(u32::MAX);
+            let waited = now.saturating_duration_since(self.began);
+            self.look_at = u32::try_from((waited + look_again(waited)).as_millis()).unwrap_or(u32::MAX);
             let hangs = self.attempts.last().is_some_and(|server| self.upstream.judge.hangs(server, now));
             if hangs && self.origin.as_ref().is_some_and(|origin| !origin.has_begun()) {
                 return Poll::Ready(Err(Error::OriginHangs));
@@ -507,6 +505,7 @@ impl<'a> Ask<'a> {
         let origin = self.origin.as_mut().ok_or(Error::Internal)?;
         let (request, head) = asker.heads();
         let length = origin.begin_body(&upstream.connections, request, head)?;
+        origin.final_has_begun();
         if let Some(own) = terms.own {
             upstream.connections.bind(origin, own);
         }
@@ -648,6 +647,7 @@ impl<'a> Ask<'a> {
             spans.end(AttemptEnd::Answered(head.status));
         }
         let Some(mut origin) = self.origin.take() else { return };
+        origin.final_has_begun();
         if let Some(server) = self.attempts.last_before() {
             let now = clock::now();
             let took = now.saturating_duration_since(self.began);

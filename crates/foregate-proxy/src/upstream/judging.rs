@@ -27,6 +27,9 @@ const WAITING_LEAST: u32 = 2;
 /// The smallest difference of latencies by which a server counts as slower than the others.
 const SLOWER_LEAST: Duration = Duration::from_millis(10);
 
+/// The shortest and the longest pause between two checks whether a server hangs.
+pub(super) const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
 /// Judges the servers of an upstream.
 #[derive(Debug)]
 pub struct ServerJudge {
@@ -262,19 +265,12 @@ impl ServerJudge {
 
     /// Checks latencies, and begins new windows of time. Called once a second.
     pub(super) fn review(&self, now: Instant) {
-        let mut all = LatencyBuckets::none();
         for server in self.servers.iter() {
             server.record.pace.age(now);
             server.record.outcomes.turn(now);
-            all.add(&server.record.pace.latencies());
         }
-        if all.count() >= ANSWERS_LEAST
-            && let Some(latency) = all.percentile(99)
-        {
-            let patience = latency.saturating_mul(PATIENCE_FACTOR).max(PATIENCE_LEAST);
-            let micros = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
-            self.patience.store(micros, Ordering::Relaxed);
-        }
+        let all = self.latencies();
+        self.learn_patience(&all);
         if let Some(HedgeAfter::Percentile(percent)) = self.settings.hedge
             && all.count() >= ANSWERS_LEAST
             && let Some(latency) = all.percentile(percent.into())
@@ -284,6 +280,24 @@ impl ServerJudge {
         }
         if let Some(factor) = self.settings.eject.latency {
             self.judge_latencies(factor, now);
+        }
+    }
+
+    /// The recent latencies of all servers.
+    fn latencies(&self) -> LatencyBuckets {
+        let mut all = LatencyBuckets::none();
+        self.servers.iter().for_each(|server| all.add(&server.record.pace.latencies()));
+        all
+    }
+
+    /// Derives the patience from latencies, if there are enough of them.
+    fn learn_patience(&self, latencies: &LatencyBuckets) {
+        if latencies.count() >= ANSWERS_LEAST
+            && let Some(latency) = latencies.percentile(99)
+        {
+            let patience = latency.saturating_mul(PATIENCE_FACTOR).max(PATIENCE_LEAST);
+            let micros = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+            self.patience.store(micros, Ordering::Relaxed);
         }
     }
 
@@ -315,14 +329,29 @@ impl ServerJudge {
     }
 
     /// The time that a request waits before its server is checked for hanging; `None` if no other server could answer.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    pub(super) fn first_look(&self) -> Option<Duration> {
         if self.servers.len() < 2 || !self.settings.eject.hung {
             return None;
         }
         Some(match self.patience.load(Ordering::Relaxed) {
-            0 => PATIENCE_AT_FIRST,
+            // The latencies may have become known by then.
+            0 => PATIENCE_LEAST,
             micros => Duration::from_micros(micros),
         })
+    }
+
+    /// How long a server may leave its requests without an answer. The first 20 answers count as soon as they are there,
+    /// because [`Self::review`] could be too late for requests that wait at a server which hangs from the start.
+    fn patience(&self) -> Duration {
+        if self.patience.load(Ordering::Relaxed) == 0
+            && self.servers.iter().map(|server| server.record.pace.count()).sum::<u64>() >= ANSWERS_LEAST
+        {
+            self.learn_patience(&self.latencies());
+        }
+        match self.patience.load(Ordering::Relaxed) {
+            0 => PATIENCE_AT_FIRST,
+            micros => Duration::from_micros(micros),
+        }
     }
 
     /// The time that a request waits for a response before it is also sent to a second server; `None` if requests
@@ -340,13 +369,11 @@ impl ServerJudge {
     /// Returns true if a server hangs: it answers none of its waiting requests, while other servers do answer. A server that
     /// hangs is ejected.
     pub(super) fn hangs(&self, server: usize, now: Instant) -> bool {
-        let (Some(patience), Some(server)) = (self.patience(), self.servers.get(server)) else {
-            return false;
-        };
-        let record = &server.record;
+        let Some(server) = self.servers.get(server) else { return false };
+        let (patience, record) = (self.patience(), &server.record);
         // A server that is down already gets single requests as trials, so one waiting request is enough.
         let is_known = record.health.is_down();
-        let enough = match record.load.get() {
+        let enough = match record.load.waiting() {
             _ if is_known => patience,
             ..WAITING_LEAST => return false,
             WAITING_LEAST => 2 * patience,
@@ -368,4 +395,10 @@ impl ServerJudge {
         }
         others
     }
+}
+
+/// The pause before the next check whether a server hangs. It grows with the time that the request has waited, because
+/// thousands of requests may be waiting for something to happen, as long polls do.
+pub(super) fn look_again(waited: Duration) -> Duration {
+    (waited / 8).clamp(LOOK_AGAIN.0, LOOK_AGAIN.1)
 }

@@ -90,9 +90,9 @@ impl Connections {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
         // Requests that wait for a connection count as in flight, because a server that accepts
         // connections slowly is busy, too.
-        let in_flight = server.record.enter(now);
+        let waiting = server.record.enter(now);
         let mut origin = self.open_at(server, terms, now).await?;
-        origin.counts(in_flight);
+        origin.counts(waiting);
         Ok(origin)
     }
 

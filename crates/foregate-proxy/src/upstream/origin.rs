@@ -18,7 +18,7 @@ use super::idle::ConnectionStart;
 use super::opening::Connections;
 use super::own::OwnConnections;
 use super::own::OwnTurn;
-use super::record::InFlight;
+use super::record::{DialingRequest, InFlight};
 use super::server::Server;
 use super::shared::Lease;
 use crate::error::{Error, Side};
@@ -45,8 +45,6 @@ pub struct Origin {
     pub reused: bool,
     /// The facts about an HTTP/1 connection from its start.
     made: Option<Box<ConnectionStart>>,
-    /// The number of the server in its upstream.
-    server: usize,
     keep_alive: bool,
     /// True if the head of a response has arrived, possibly an interim one.
     answered: bool,
@@ -59,8 +57,8 @@ pub struct Origin {
     refusal: Option<Refusal>,
     /// The state of an HTTP/2 stream; boxed, so that an origin is cheap to move.
     h2: Option<Box<H2Attempt>>,
-    /// Counts the request for its server.
-    _in_flight: Option<InFlight>,
+    /// The server. The request counts among those in flight there.
+    in_flight: InFlight,
 }
 
 #[derive(Debug)]
@@ -111,20 +109,24 @@ impl Origin {
             link,
             reused,
             made,
-            server: server.number,
             keep_alive: false,
             answered: false,
             binds: false,
             excess: false,
             refusal: None,
             h2,
-            _in_flight: None,
+            in_flight: InFlight::uncounted(server.number),
         }
     }
 
     /// Counts the request among those of its server until this attempt is over.
-    pub(super) fn counts(&mut self, in_flight: InFlight) {
-        self._in_flight = Some(in_flight);
+    pub(super) fn counts(&mut self, waiting: DialingRequest) {
+        self.in_flight.follow(waiting);
+    }
+
+    /// Records that the final response has begun: the request no longer waits for its server.
+    pub(super) fn final_has_begun(&mut self) {
+        self.in_flight.answered();
     }
 
     /// Makes an HTTP/1 connection serve one client connection alone.
@@ -168,7 +170,7 @@ impl Origin {
 
     /// The number of its server in its upstream.
     pub(super) fn server(&self) -> usize {
-        self.server
+        self.in_flight.server()
     }
 
     /// Returns true if bytes have arrived after the end of the response: a body after a head that allows
@@ -382,7 +384,7 @@ impl Origin {
                 if is_start && !may_be_response(link.ahead()) {
                     // These bytes are not the start of a response, so they belong to an earlier one.
                     link.discard();
-                    connections.note_leftover(self.server);
+                    connections.note_leftover(self.in_flight.server());
                     return Poll::Ready(Err(Error::Leftover));
                 }
                 let result = ready!(polled);
@@ -484,7 +486,13 @@ impl Origin {
         }
         self.keep_alive = connection::keep_alive(head.version, &head.headers)
             && !matches!(length, BodyLength::UntilClose | BodyLength::Tunnel)
-            && connections.trusts_behind(self.server, &request.head.method, head, length, clock::now());
+            && connections.trusts_behind(
+                self.in_flight.server(),
+                &request.head.method,
+                head,
+                length,
+                clock::now(),
+            );
         let length_in = if length == BodyLength::Tunnel { BodyLength::UntilClose } else { length };
         link.begin_receive(length_in, &connections.dialer.head_limits);
         if request.verbatim.is_some() {

@@ -199,19 +199,19 @@ impl ServerRecord {
 
     /// The time for which requests have been waiting at the server without any answer.
     pub(super) fn silence(&self, now: Instant) -> Duration {
-        if self.load.get() == 0 {
+        if self.load.waiting() == 0 {
             return Duration::ZERO;
         }
-        let since = self.load.busy_since.load(Ordering::Relaxed).max(self.pace.last());
+        let since = self.load.waiting_since.load(Ordering::Relaxed).max(self.pace.last());
         Duration::from_millis(self.pace.millis(now).saturating_sub(since))
     }
 
     /// Counts a request for as long as the result lives.
-    pub(super) fn enter(self: &Arc<Self>, now: Instant) -> InFlight {
-        if self.load.count.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.load.busy_since.store(self.pace.millis(now), Ordering::Relaxed);
+    pub(super) fn enter(self: &Arc<Self>, now: Instant) -> DialingRequest {
+        if self.load.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.load.waiting_since.store(self.pace.millis(now), Ordering::Relaxed);
         }
-        InFlight(Arc::clone(self))
+        DialingRequest(Some(Arc::clone(self)))
     }
 
     /// Counts a connection for as long as the result lives.
@@ -226,25 +226,81 @@ impl ServerRecord {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Load {
-    count: AtomicU32,
-    /// The time since which the server has had requests in flight, in milliseconds of [`Pace`].
-    busy_since: AtomicU64,
+    /// The number of requests whose final response has not begun.
+    waiting: AtomicU32,
+    /// The number of requests whose final response has begun, such as downloads and tunnels.
+    answered: AtomicU32,
+    /// The time since which requests have been waiting, in milliseconds of [`Pace`].
+    waiting_since: AtomicU64,
 }
 
 impl Load {
     /// The number of requests in flight.
     pub(super) fn get(&self) -> u32 {
-        self.count.load(Ordering::Relaxed)
+        self.waiting().saturating_add(self.answered.load(Ordering::Relaxed))
+    }
+
+    /// The number of requests in flight that wait for the head of a final response.
+    pub(super) fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Relaxed)
     }
 }
 
-/// Counts a request in flight at a server.
+/// A request that waits for a connection to a server. It counts as long as this lives.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<ServerRecord>);
+pub(super) struct DialingRequest(Option<Arc<ServerRecord>>);
+
+impl Drop for DialingRequest {
+    fn drop(&mut self) {
+        if let Some(record) = &self.0 {
+            record.load.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A request in flight at a server. It counts as long as this lives.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    /// `None` while the request does not count.
+    record: Option<Arc<ServerRecord>>,
+    /// The number of the server in its upstream. It lies here because an origin would be larger with both.
+    server: u32,
+    is_answered: bool,
+}
+
+impl InFlight {
+    /// A request that does not count, such as a health check.
+    pub(super) fn uncounted(server: usize) -> Self {
+        Self { record: None, server: u32::try_from(server).unwrap_or(u32::MAX), is_answered: false }
+    }
+
+    /// The number of the server.
+    pub(super) fn server(&self) -> usize {
+        usize::try_from(self.server).unwrap_or(usize::MAX)
+    }
+
+    /// Counts from now on, in place of the time before.
+    pub(super) fn follow(&mut self, mut waiting: DialingRequest) {
+        self.record = waiting.0.take();
+    }
+
+    /// Records that the final response has begun, so that the request no longer waits.
+    pub(super) fn answered(&mut self) {
+        if let Some(record) = &self.record
+            && !std::mem::replace(&mut self.is_answered, true)
+        {
+            record.load.answered.fetch_add(1, Ordering::Relaxed);
+            record.load.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.load.count.fetch_sub(1, Ordering::Relaxed);
+        if let Some(record) = &self.record {
+            let count = if self.is_answered { &record.load.answered } else { &record.load.waiting };
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -340,6 +396,24 @@ mod tests {
         assert!(near(record.silence(now + 9 * second), 5));
         drop(other);
         assert_eq!(record.silence(now + 9 * second), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_request_whose_response_has_begun_is_in_flight_but_does_not_wait() {
+        let (record, now) = (Arc::new(ServerRecord::new()), Instant::now());
+        let second = Duration::from_secs(1);
+        let mut download = InFlight::uncounted(0);
+        download.answered();
+        download.follow(record.enter(now));
+        assert_eq!((record.load.get(), record.load.waiting()), (1, 1));
+        download.answered();
+        assert_eq!((record.load.get(), record.load.waiting()), (1, 0));
+        assert_eq!(record.silence(now + 9 * second), Duration::ZERO);
+        let waiting = record.enter(now + 9 * second);
+        assert_eq!((record.load.get(), record.load.waiting()), (2, 1));
+        assert!(record.silence(now + 10 * second) < second * 2, "it waits for a second");
+        drop((download, waiting));
+        assert_eq!((record.load.get(), record.load.waiting()), (0, 0));
     }
 
     #[test]
