@@ -193,9 +193,9 @@ async def a_remnant_drops_its_configuration(setting):
     """Of 20,000 sites, once only tunnels and bodies are left that need no more of it. They go on, and are logged with their site and upstream."""
     origin = CachingOrigin()
     port, log = await origin.start(), pathlib.Path(setting.folder) / "access.log"
-    sites = "".join(f'site "h{number}.example.com" {{ route "/**" {{ proxy "app" }} }}\n' for number in range(20_000))
+    sites = "".join(f'site "h{number}.example.com" {{ route "/**" {{ proxy "app"{"; cache" * (number // 2 % 2)} }} }}\n' for number in range(20_000))
     proxy = await setting.proxy(
-        tls=True, top=f'access-log "{log}" format="json"\nlimits {{ connections-per-client 1000 }}\n{sites}',
+        tls=True, top=f'cache-store {{ memory "16MiB" }}\naccess-log "{log}" format="json"\nlimits {{ connections-per-client 1000 }}\n{sites}',
         upstream=f'server "127.0.0.1:{port}"',
     )
     old = (await proxy.serving())["pid"]
@@ -212,25 +212,29 @@ async def a_remnant_drops_its_configuration(setting):
         assert await echoes(reader, writer)
         held.append((reader, writer))
     # Its answer begins when another version serves, so that its connection brings no other request.
-    slow_reader, slow_writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    slow = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(2)]
     equal((await proxy.upgrade(stages="100%", bake="200ms"))[0], 0)
-    slow_writer.write(b"GET /slow HTTP/1.1\r\nHost: h100.example.com\r\n\r\n")
-    head = await slow_reader.readuntil(b"\r\n\r\n")
-    assert b"connection: close" in head.lower(), head
+    for number, (reader, writer) in enumerate(slow):
+        writer.write(f"GET /slow HTTP/1.1\r\nHost: h{100 + 2 * number}.example.com\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"connection: close" in head.lower(), head
     await until(lambda: "the configuration is dropped" in proxy.stderr(), "the version drops its configuration")
     assert all([await echoes(*pair) for pair in held]), "tunnels echo"
     await until(lambda: pss(old) < full * 0.7, f"memory of the remnant: {pss(old) >> 20} MiB, {full >> 20} MiB before")
     shrunk = pss(old)
     origin.end_of_long.set()
-    equal(len(await slow_reader.read()), SLOW, "the body that began before")
+    for reader, _ in slow:
+        equal(len(await reader.read()), SLOW, "the body that began before")
     for _, writer in held:
         writer.close()
     await until(lambda: not os.path.exists(f"/proc/{old}"), "the old version ends")
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    found = sorted((line["site"], line["upstream"], line["server"], line["bytes_out"]) for line in lines
-                   if line["path"] in ("/tunnel", "/slow"))
-    known = [(f"h{number}.example.com", "app", f"127.0.0.1:{port}", 22) for number in range(20)]
-    equal(found, sorted([*known, ("h100.example.com", "app", f"127.0.0.1:{port}", SLOW)]))
+    found = sorted(((line["site"], line["upstream"], line["server"], line["bytes_out"], line.get("cache")) for line in lines
+                   if line["path"] in ("/tunnel", "/slow")), key=str)
+    server = f"127.0.0.1:{port}"
+    known = [(f"h{number}.example.com", "app", server, 22, "bypass" if number // 2 % 2 else None) for number in range(20)]
+    bodies = [("h100.example.com", "app", server, SLOW, None), ("h102.example.com", "app", server, SLOW, "miss")]
+    equal(found, sorted(known + bodies, key=str))
     return f"{full >> 20} MiB before, {shrunk >> 20} MiB as a remnant"
 
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use foregate_module::PhaseId;
 use futures_util::FutureExt;
 
+use super::cached::part::CachePart;
 use super::client::{MovedEnds, MovedRequest};
 use super::downstream::Downstream;
 use super::inner::end_inner;
@@ -33,6 +34,7 @@ struct MovedExchange {
     step: Step,
     ask: Option<PausedAsk>,
     run: Option<Box<Run>>,
+    cached: Option<Box<CachePart>>,
     passes: Option<Box<RequestPasses>>,
     record: LogRecord,
     spans: Option<Box<ExchangeSpans>>,
@@ -79,6 +81,7 @@ pub(super) fn move_out(exchange: &mut Exchange<'_>, step: Step) {
         step,
         ask: exchange.ask.take().map(PausedAsk::from),
         run: exchange.modules.run.take(),
+        cached: exchange.rare.cached.take(),
         passes: exchange.rare.passes.take(),
         record,
         spans: exchange.rare.spans.take(),
@@ -101,6 +104,7 @@ async fn go_on(moved: Box<MovedExchange>, ends: MovedEnds<'_>) -> Outcome {
         step,
         ask,
         run,
+        cached,
         passes,
         record,
         spans,
@@ -131,7 +135,7 @@ async fn go_on(moved: Box<MovedExchange>, ends: MovedEnds<'_>) -> Outcome {
         ask: ask.zip(slim.upstream.as_ref()).map(|(ask, upstream)| ask.resume(upstream, &peer.addresses)),
         modules: Modules { plan: slim.plan.as_ref(), run, away: None, outer: None },
         record,
-        rare: RareParts { passes, spans, ticket, ..RareParts::default() },
+        rare: RareParts { cached, passes, spans, ticket, ..RareParts::default() },
     };
     match AssertUnwindSafe(exchange.drive(step)).catch_unwind().await {
         Ok(outcome) => outcome,

@@ -236,7 +236,6 @@ impl<'a> Exchange<'a> {
         let is_last = !matches!(client.link, Link::H1(_)) || client.close;
         client.may_move
             && is_last
-            && self.rare.cached.is_none()
             && self.rare.watched.is_none()
             && self.rare.detour.is_none()
             && self.modules.away.is_none()
