@@ -122,7 +122,7 @@ impl Fill {
         }
         let (inner, number, offset) = (Arc::clone(&self.inner), self.number, self.written);
         self.written += buffer.len() as u64;
-        if self.written > inner.limit() / 2 {
+        if self.written > inner.longest() {
             self.broken = true;
             return Err(StoreRefusal);
         }

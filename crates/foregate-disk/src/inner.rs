@@ -74,6 +74,11 @@ impl Inner {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// The longest body that is stored.
+    pub(crate) fn longest(&self) -> u64 {
+        self.limit() / 2
+    }
+
     /// The length of new segments.
     pub(crate) fn segment_size(&self) -> u64 {
         let limit = self.limit();

@@ -227,10 +227,12 @@ impl Disk {
         self.of(key).is_some_and(|inner| length + HEAD <= inner.largest_small())
     }
 
-    /// Begins a body that is written while it arrives. `None` while the disk is off or full.
-    pub fn fill(&self, key: Key) -> Option<Fill> {
+    /// Begins a body that is written while it arrives. `None` while the disk is off or full, or if the
+    /// body, of this length if it is known, is too long.
+    pub fn fill(&self, key: Key, length: Option<u64>) -> Option<Fill> {
         let inner = self.of(key)?;
-        inner.health.is_writable(Instant::now).then(|| Fill::new(Arc::clone(inner)))
+        let fits = length.is_none_or(|length| length <= inner.longest());
+        (fits && inner.health.is_writable(Instant::now)).then(|| Fill::new(Arc::clone(inner)))
     }
 
     /// Removes the responses of an address with all variants, after a request that has changed it.

@@ -63,6 +63,8 @@ fn files_take_part_in_eviction() {
         assert!(on_disk <= SIZE + (1 << 20), "{on_disk} bytes on the disk");
         // A body that is longer than half of the store is refused, and leaves nothing.
         assert!(!scene.fill(999, 1, 12 << 20));
+        // If its length is known, nothing is written, and nothing has to make room for it.
+        assert!(scene.disk.fill(scene.key(999).0, Some(12 << 20)).is_none());
         assert_eq!(scene.stat().bytes, walk(folder.path()) - small_files(folder.path()));
         scene.close();
     });

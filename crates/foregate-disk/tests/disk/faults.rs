@@ -134,7 +134,7 @@ fn a_full_file_system_is_counted_and_pauses_writing() {
         let stat = scene.stat();
         assert!(stat.errors > 0 && stat.errors < 5 && stat.dropped > 10, "{stat:?}");
         assert!(!scene.put(99, 1, 100), "nothing is taken for some time");
-        assert!(scene.disk.fill(scene.key(99).0).is_none());
+        assert!(scene.disk.fill(scene.key(99).0, None).is_none());
         assert!(!stat.off, "reads go on");
     });
 }
@@ -238,7 +238,7 @@ fn a_disk_that_fails_at_the_start_is_off_until_it_works() {
             assert!(scene.stat().off && scene.stat().errors > 0, "{call:?} {:?}", scene.stat());
             let (key, text) = scene.key(1);
             assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), DiskLookup::Unavailable));
-            assert!(!scene.put(50, 1, 100) && scene.disk.fill(key).is_none());
+            assert!(!scene.put(50, 1, 100) && scene.disk.fill(key, None).is_none());
             scene.flush();
             wait(async {
                 let purge = Purge::Tag(Tag::new(b"t3"));

@@ -66,7 +66,7 @@ fn a_fetch_that_began_before_a_purge_is_not_stored() {
         let head = scene.head(13, 1, None);
         wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t3")), Strength::Hard)).unwrap();
         scene.disk.put(&object);
-        let mut fill = scene.disk.fill(scene.key(13).0).unwrap();
+        let mut fill = scene.disk.fill(scene.key(13).0, None).unwrap();
         wait(async {
             fill.push(&[0; 100_000]).await.unwrap();
             assert!(fill.finish(&head).await.is_err());

@@ -144,7 +144,7 @@ impl Scene {
 
     /// Writes an object into a file of its own.
     pub fn fill(&self, number: u64, version: u64, length: usize) -> bool {
-        let Some(mut fill) = self.disk.fill(self.key(number).0) else { return false };
+        let Some(mut fill) = self.disk.fill(self.key(number).0, None) else { return false };
         wait(async {
             for piece in body(number, version, length).chunks(50_000) {
                 if fill.push(piece).await.is_err() {

@@ -301,7 +301,7 @@ pub(super) fn put(disk: &Arc<Disk>, object: &Arc<Object>) -> bool {
     if disk.takes_whole(object.key(), object.memory() as u64) {
         return disk.put(object);
     }
-    let Some(fill) = disk.fill(object.key()) else { return false };
+    let Some(fill) = disk.fill(object.key(), Some(object.body.len())) else { return false };
     let object = Arc::clone(object);
     tokio::spawn(async move { copy(fill, &object).await });
     true

@@ -429,7 +429,7 @@ impl Fill {
             _ => None,
         };
         let too_large = length.is_some_and(|length| length > self.cache.store.largest());
-        let file = if too_large { self.cache.store.fill(self.key) } else { None };
+        let file = if too_large { self.cache.store.fill(self.key, length) } else { None };
         if too_large && file.is_none() {
             self.cache.metrics.cache.too_large.inc();
             self.hand_on(arrived, std::mem::take(&mut asks.head), None);

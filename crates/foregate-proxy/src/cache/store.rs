@@ -168,9 +168,9 @@ impl Store {
     }
 
     /// Begins to write a body to the disk while it arrives, because it is longer than [`Self::largest`]. `None` if no disk
-    /// takes it.
-    pub fn fill(&self, key: Key) -> Option<Fill> {
-        self.disk.open()?.fill(key)
+    /// takes a body of this length, if it is known.
+    pub fn fill(&self, key: Key, length: Option<u64>) -> Option<Fill> {
+        self.disk.open()?.fill(key, length)
     }
 
     /// Stores an object. `false` if it is too large, or was purged while it was fetched.
