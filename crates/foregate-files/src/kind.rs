@@ -6,12 +6,13 @@ use std::borrow::Cow;
 const UNKNOWN: &str = "application/octet-stream";
 
 /// Extensions, with types that `mime_guess` lacks or gives an outdated name.
-const OWN: [(&str, &str); 6] = [
+const OWN: [(&str, &str); 7] = [
     ("geojson", "application/geo+json"),
     ("jxl", "image/jxl"),
+    ("m3u8", "application/vnd.apple.mpegurl"),
     ("map", "application/json"),
     ("mjs", "text/javascript"),
-    ("ts", "text/plain"),
+    ("ts", "video/mp2t"),
     ("webmanifest", "application/manifest+json"),
 ];
 
@@ -62,6 +63,8 @@ mod tests {
             ("a.mp4", "video/mp4"),
             ("a.webm", "video/webm"),
             ("a.mp3", "audio/mpeg"),
+            ("live.m3u8", "application/vnd.apple.mpegurl"),
+            ("part-1.ts", "video/mp2t"),
             ("a.pdf", "application/pdf"),
             ("a.txt", "text/plain; charset=utf-8"),
             ("a.md", "text/markdown; charset=utf-8"),
