@@ -329,7 +329,12 @@ pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
     status >= 200
         && !WITHOUT_OR_IN_PARTS.contains(&status)
         && response.get("content-range").is_none()
-        && !has_element(response, "cache-control", b"no-transform")
+        && !forbids_changes(response)
+}
+
+/// Returns true if the origin forbids changes of the body (RFC 9111, section 5.2.2.6).
+pub(crate) fn forbids_changes(response: &dyn Fields) -> bool {
+    has_element(response, "cache-control", b"no-transform")
 }
 
 /// The length of the body, if the head states it.

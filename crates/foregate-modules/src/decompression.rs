@@ -18,13 +18,13 @@ use core::ops::ControlFlow;
 
 use foregate_module::settings::{Block, together};
 use foregate_module::{
-    Add, Added, Context, Decoded, DecodedBody, EditRequest, EditResponse, Edits, Emit, Fields, Filter,
-    FilterRequestBody, FilterResponseBody, Filtered, FromNode, Key, Never, Node, PlainBody, Problem,
-    RequestFields, Respond, Response, ResponseFields, Status, Step, Value, phase,
+    Add, Added, AskWhole, Context, Decoded, DecodedBody, DryRun, EditRequest, EditResponse, Edits, Emit,
+    Fields, Filter, FilterRequestBody, FilterResponseBody, Filtered, FromNode, Key, Never, Node, PlainBody,
+    Problem, RequestFields, Respond, Response, ResponseFields, Status, Step, Value, phase,
 };
 
 use crate::coding::{self, AcceptEncoding, Limits};
-use crate::compression::{VARY, is_whole, known_validator};
+use crate::compression::{VARY, forbids_changes, is_whole, known_validator};
 use crate::lists::vary;
 
 /// Digest fields. The origin could not verify them in a decoded request, because they cover the encoded body (RFC 9530,
@@ -53,7 +53,7 @@ static BLOCK: Block = Block {
             "responses",
             "MODE",
             "responses \"always\"",
-            "The responses that are decompressed. `unless-accepted`: those in a coding that the client does not accept. `always`: all. `never`: none.",
+            "The responses that are decompressed. `unless-accepted`: those in a coding that the client does not accept. `always`: all. `never`: none. A request for a part of a decompressed response gets the whole.",
         )
         .default("\"unless-accepted\""),
         Key::flag(
@@ -242,9 +242,7 @@ impl Step for DecompressResponse {
         if status == 304 {
             return as_it_is(settings.revalidated(request, response));
         }
-        let mut values = response.all("content-encoding");
-        let coding = values.next().and_then(coding::coding_of).filter(|_| values.next().is_none());
-        let Some(coding) = coding.filter(|_| is_whole(status, response)) else {
+        let Some(coding) = only_coding(response).filter(|_| is_whole(status, response)) else {
             return as_it_is(Edits::new());
         };
         let edits = match settings.responses {
@@ -279,6 +277,52 @@ impl Decompression {
     }
 }
 
+/// Asks for all of a response of which the origin, or the cache, has sent a part in a coding that has to be taken off. A
+/// part cannot be decoded, and its offsets are those of the encoded body: a client that continues an interrupted download
+/// would append encoded bytes to decoded ones.
+#[derive(Debug, Default)]
+pub struct DecompressPart;
+
+impl Step for DecompressPart {
+    type At = phase::ResponseBody;
+    type Settings = Decompression;
+    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status, DryRun);
+    type Out = (AskWhole,);
+    type Stop = Never;
+    const NAME: &'static str = "decompress-part";
+    const ABOUT: &'static str =
+        "Asks for all of a response of which a part came in a coding to be taken off.";
+    const FILTERS: &'static [Filter] = &[Filter::Status(206, 206), Filter::ResponseField("content-encoding")];
+    const TRIES_PARTS: bool = true;
+
+    fn is_idle(settings: &Decompression) -> bool {
+        settings.responses == Responses::Never
+    }
+
+    fn run(
+        &self,
+        settings: &Decompression,
+        (RequestFields(request), ResponseFields(response), Status(status), DryRun(dry_run)): Self::In<'_>,
+    ) -> ControlFlow<Never, Self::Out> {
+        let is_decoded = |coding| match settings.responses {
+            Responses::Never => false,
+            Responses::Always => true,
+            Responses::UnlessAccepted => AcceptEncoding::new(request).quality(coding) == 0,
+        };
+        let asks = status == 206
+            && !dry_run
+            && !forbids_changes(response)
+            && only_coding(response).is_some_and(is_decoded);
+        ControlFlow::Continue((AskWhole(asks),))
+    }
+}
+
+/// The coding of a response that has exactly one coding, and one that can be taken off.
+fn only_coding(response: &dyn Fields) -> Option<coding::ContentCoding> {
+    let mut values = response.all("content-encoding");
+    values.next().and_then(coding::coding_of).filter(|_| values.next().is_none())
+}
+
 /// Decodes responses for later filters that need the plain body. Afterwards, the body is encoded again for the
 /// client: see [`EncodeAgain`](crate::compression::EncodeAgain).
 #[derive(Debug, Default)]
@@ -305,8 +349,7 @@ impl Step for DecodeForFilters {
         (wishes, ResponseFields(response), Status(status)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let nothing = (EditResponse(Edits::new()), FilterResponseBody(None), Add(None));
-        let mut values = response.all("content-encoding");
-        let coding = values.next().and_then(coding::coding_of).filter(|_| values.next().is_none());
+        let coding = only_coding(response);
         let wanted = wishes.iter().next().is_some() && is_whole(status, response);
         let Some(coding) = coding.filter(|_| wanted) else { return ControlFlow::Continue(nothing) };
         let dry = wishes.iter().all(|(wish, dry)| dry || wish.dry);

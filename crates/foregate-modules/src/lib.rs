@@ -115,6 +115,7 @@ foregate_module::pipeline! {
         error_pages::Make,
         error_pages::Serve,
         // response-body
+        decompression::DecompressPart,
         decompression::DecompressResponse,
         decompression::DecodeForFilters,
         // after all other steps of response-body, including those of other crates

@@ -152,3 +152,23 @@ fn requests_have_bounds_of_their_own() {
         [node("requests"), node("request-ratio").arg_literal(20), node("request-free").arg_literal("1MiB")];
     assert_eq!(with(&children).unwrap().request_limits, Limits { total: 1 << 30, ratio: 20, free: 1 << 20 });
 }
+
+#[test]
+fn the_whole_is_asked_for_if_a_part_would_have_to_be_decoded() {
+    let asks = |settings: &Decompression, status, sample: Sample| {
+        let mut sample = sample.response(status);
+        sample.run(&DecompressPart, settings);
+        sample.state.asks_whole
+    };
+    let part = |accept: &str, coding: &str| {
+        let sample = Sample::get("/").field("Accept-Encoding", accept);
+        sample.response(206).response_field("Content-Encoding", coding)
+    };
+    let (unless, always) = (with(&[]).unwrap(), with(&[node("responses").arg_literal("always")]).unwrap());
+    assert!(asks(&unless, 206, part("br", "gzip")));
+    assert!(!asks(&unless, 206, part("gzip", "gzip")));
+    assert!(asks(&always, 206, part("gzip", "gzip")));
+    assert!(!asks(&always, 200, part("gzip", "gzip")));
+    assert!(!asks(&always, 206, part("br", "aes128gcm")));
+    assert!(!asks(&always, 206, part("br", "gzip").response_field("Cache-Control", "no-transform")));
+}
