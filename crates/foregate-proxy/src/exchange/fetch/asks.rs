@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use foregate_coding::{coding_of, start};
 use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Field};
-use foregate_wire::{BodyLength, HeaderList, ResponseHead, connection};
+use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, connection};
 
 use crate::error::Error;
 use crate::limits::budget::BudgetShare;
@@ -134,10 +135,38 @@ pub(super) async fn make(
     }
     let head = &mut asks.head;
     connection::strip_hop_by_hop(&mut head.headers, false);
+    let body = decoded(&mut head.headers, body?, ask.limit, share)?;
     // A field that modules may not set, such as a length, is left out.
     let fields = head.headers.iter();
     let fields = fields.filter_map(|field| Field::new(field.name.to_vec(), field.value.to_vec()).ok());
-    Ok(FetchResponse { status: head.status, fields: fields.collect(), body: body?.into() })
+    Ok(FetchResponse { status: head.status, fields: fields.collect(), body: body.into() })
+}
+
+/// Takes the content coding off an answer, because steps read the body. A request without `Accept-Encoding` permits every
+/// coding (RFC 9110, section 12.5.3), and some servers have only encoded files. A body that cannot be decoded stays as it is,
+/// with its coding.
+fn decoded(
+    headers: &mut HeaderList,
+    body: Vec<u8>,
+    limit: usize,
+    share: &mut BudgetShare,
+) -> Result<Vec<u8>, FetchError> {
+    let mut codings = headers.get_all(NameId::ContentEncoding);
+    let coding = codings.next().and_then(coding_of).filter(|_| codings.next().is_none());
+    drop(codings);
+    let Some(coding) = coding.filter(|_| !body.is_empty()) else { return Ok(body) };
+    let plain = start(coding, &body, true, limit);
+    if plain.broken {
+        return Ok(body);
+    }
+    if !plain.whole {
+        return Err(FetchError::TooLarge);
+    }
+    if !share.hold(plain.bytes.len()) {
+        return Err(FetchError::Busy);
+    }
+    headers.retain(|field| field.id != NameId::ContentEncoding);
+    Ok(plain.bytes)
 }
 
 /// The terms for a request that no client waits for. Such requests of different clients share connections, so no
