@@ -82,8 +82,11 @@ impl Context for Reading<'_> {
         let found = glob::expand(&full).map_err(wrong)?;
         // Paths are relative to the same folder as the pattern.
         let base = self.tree.base(pattern.place().file).unwrap_or(Path::new(""));
-        let text = |path: PathBuf| path.strip_prefix(base).unwrap_or(&path).to_str().map(str::to_owned);
-        Ok(found.into_iter().filter_map(text).collect())
+        let text = |path: PathBuf| match path.strip_prefix(base).unwrap_or(&path).to_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(pattern.wrong(format!("the name of {} is not UTF-8", path.display()))),
+        };
+        found.into_iter().map(text).collect()
     }
 
     fn log(&mut self, argument: &Argument) -> Result<LogId, Problem> {

@@ -13,7 +13,7 @@ pub fn expand(pattern: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = vec![PathBuf::new()];
     for component in pattern.components() {
         let name = match component {
-            Component::Normal(name) => name.to_str().filter(|name| name.contains(['*', '?'])),
+            Component::Normal(name) => name.to_str().filter(|name| has_wildcard(name)),
             _ => None,
         };
         match name {
@@ -27,9 +27,25 @@ pub fn expand(pattern: &Path) -> io::Result<Vec<PathBuf>> {
             }
         }
     }
-    let named = |path: &PathBuf| path != pattern;
-    paths.retain(|path| !named(path) || path.is_file());
+    // A name that was found in its folder exists. A name after a wildcard need not be in every folder.
+    let is_listed = pattern.file_name().and_then(|name| name.to_str()).is_some_and(has_wildcard);
+    paths.retain(|path| path == pattern || may_be_file(path, is_listed));
     Ok(paths)
+}
+
+fn has_wildcard(name: &str) -> bool {
+    name.contains(['*', '?'])
+}
+
+/// Returns false for a folder or another thing that is no file, and for a path that does not exist. An entry whose kind
+/// cannot be found out, such as a link to a missing file or an entry of a folder that the user may not search, counts
+/// as a file: reading it reports the reason, while leaving it out would silently remove settings.
+fn may_be_file(path: &Path, is_listed: bool) -> bool {
+    match std::fs::metadata(path) {
+        Ok(found) => found.is_file(),
+        // A file that was removed after its folder was listed is no error.
+        Err(error) => path.symlink_metadata().is_ok() || is_listed && error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 fn list(folder: &Path, pattern: &str, found: &mut Vec<PathBuf>) -> io::Result<()> {
@@ -44,7 +60,8 @@ fn list(folder: &Path, pattern: &str, found: &mut Vec<PathBuf>) -> io::Result<()
     let mut names = Vec::new();
     for entry in entries {
         let name = entry?.file_name();
-        if name.to_str().is_some_and(|name| matches(pattern, name)) {
+        // A name that is not UTF-8 matches as well, so that its file is not left out without a word.
+        if matches(pattern, &name.to_string_lossy()) {
             names.push(name);
         }
     }
