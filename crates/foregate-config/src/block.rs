@@ -452,7 +452,7 @@ impl<'p> Decoder<'p> {
     }
 
     /// Reads one value. `key` is the key of the node, if it may have secrets.
-    fn entry<T>(
+    pub(crate) fn entry<T>(
         &mut self,
         item: Item<'_>,
         entry: EntryRef<'_>,

@@ -134,8 +134,8 @@ fn entries_of(decoder: &mut Decoder<'_>, item: Item<'_>, files: &mut Files) -> O
 fn entries(decoder: &mut Decoder<'_>, item: Item<'_>, skip: usize, list: &mut Entries) -> bool {
     let before = list.places.len();
     let arguments: Vec<_> = item.node.entries().filter(|entry| entry.key().is_none()).collect();
-    for (number, entry) in arguments.iter().enumerate().skip(skip) {
-        let text = decoder.read(item, number, |value| {
+    for entry in arguments.iter().skip(skip) {
+        let text = decoder.entry(item, *entry, None, |value| {
             // A number is an entry in the spelling of the file.
             let text = if value.kind == ScalarKind::Number { &value.text } else { value::string(value)? };
             if text.trim().is_empty() || text.contains(['\n', '\r', '#']) {
