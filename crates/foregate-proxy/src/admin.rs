@@ -182,15 +182,19 @@ async fn answer(stream: UnixStream, api: &AdminApi, asked: &ServingFlag) -> io::
     let credentials = stream.peer_cred()?;
     let own = rustix::process::geteuid().as_raw();
     let mut stream = BufReader::new(stream);
+    // HTTP begins with an upper case letter of a method; a line of JSON never does. Nobody is answered before the first
+    // bytes: a client that still writes when the connection ends would not see the answer.
+    let is_http = timeout(PATIENCE, stream.fill_buf()).await??.first().is_some_and(u8::is_ascii_uppercase);
     if credentials.uid() != own && credentials.uid() != 0 {
-        return stream.write_all(refusal("only the user that runs the proxy may ask").as_bytes()).await;
+        let refusal = refusal("only the user that runs the proxy may ask, and root");
+        let refusal = if is_http { http::forbid(&refusal) } else { refusal };
+        return stream.write_all(refusal.as_bytes()).await;
     }
     let who = match credentials.pid() {
         Some(pid) => format!("uid {}, pid {pid}", credentials.uid()),
         None => format!("uid {}", credentials.uid()),
     };
-    // HTTP begins with an upper case letter of a method; a line of JSON never does.
-    if timeout(PATIENCE, stream.fill_buf()).await??.first().is_some_and(u8::is_ascii_uppercase) {
+    if is_http {
         let answer = |request, patience: ClientPatience| {
             let who = &who;
             async move { api.answer(request, who, &patience).await }

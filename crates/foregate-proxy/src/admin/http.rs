@@ -64,6 +64,8 @@ where
     let mut connection = std::pin::pin!(
         http1::Builder::new()
             .keep_alive(false)
+            // A client that sends its request and closes its side, as `nc -N` does, still gets its answer.
+            .half_close(true)
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
             .max_buf_size(LONGEST_REQUEST as usize)
@@ -89,6 +91,14 @@ pub(super) fn respond(status: StatusCode, kind: &'static str, body: impl Into<By
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// The whole answer to a client that may not ask, with a body in JSON.
+pub(super) fn forbid(body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 403 Forbidden\r\ncontent-type: application/json\r\ncache-control: no-store\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
 }
 
 /// An answer in JSON.

@@ -79,11 +79,17 @@ pub(super) fn ask_process(
 ) -> Result<Value, Outcome> {
     let verb = request.get("verb").and_then(Value::as_str).unwrap_or_default();
     let admin = find_admin(file, admin, verb, json)?;
-    ask(&admin, request).map_err(|error| {
-        complain(&format!("cannot ask {}: {error}", admin.display()));
-        complain("  help: is it running? if `admin` has changed, `--admin PATH` names the present one");
-        Outcome::Wrong
-    })
+    ask(&admin, request).map_err(|error| cannot_ask(&admin, &error))
+}
+
+/// Reports that the process cannot be asked over its admin socket.
+pub(super) fn cannot_ask(admin: &Path, error: &io::Error) -> Outcome {
+    complain(&format!("cannot ask {}: {error}", admin.display()));
+    complain(match error.kind() {
+        io::ErrorKind::PermissionDenied => "  help: only the user that runs the proxy may ask it, and root",
+        _ => "  help: is it running? if `admin` has changed, `--admin PATH` names the present one",
+    });
+    Outcome::Wrong
 }
 
 /// The admin socket: `admin`, or the one that the configuration names.

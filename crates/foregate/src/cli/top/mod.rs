@@ -20,7 +20,7 @@ use self::view::{TopView, frame};
 use super::admin::figures;
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
-use super::reload::find_admin;
+use super::reload::{cannot_ask, find_admin};
 
 /// The time within which the proxy must send the next figures.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,13 +55,7 @@ impl Top {
         let asked = figures(&admin, PATIENCE).and_then(|next| self.watch(next));
         match asked {
             Ok(outcome) => outcome,
-            Err(error) => {
-                complain(&format!("cannot ask {}: {error}", admin.display()));
-                complain(
-                    "  help: is it running? if `admin` has changed, `--admin PATH` names the present one",
-                );
-                Outcome::Wrong
-            }
+            Err(error) => cannot_ask(&admin, &error),
         }
     }
 
