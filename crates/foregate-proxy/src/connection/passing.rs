@@ -47,11 +47,12 @@ pub(super) async fn peek(socket: &mut Socket, most: usize) -> io::Result<Option<
     Ok(hello)
 }
 
-/// The upstream to which the connection passes, if to any.
+/// The upstream to which the connection passes, if to any: the one whose names fit most closely.
 pub(super) fn upstream_of<'c>(config: &'c Config, hello: &ClientHello) -> Option<&'c Arc<Upstream>> {
     let is_known = |name: &str| config.settings.sites.find(name.as_bytes()).is_some();
-    let mut passed = config.settings.passed.iter();
-    let found = passed.find(|passed| passed.takes(hello.server_name.as_deref(), is_known))?;
+    let name = hello.server_name.as_deref();
+    let fits = config.settings.passed.iter().filter_map(|passed| Some((passed.fit(name, is_known)?, passed)));
+    let (_, found) = fits.max_by_key(|(fit, _)| *fit)?;
     config.upstreams.get(found.upstream)
 }
 

@@ -44,17 +44,19 @@ pub struct PassedNames {
 }
 
 impl PassedNames {
-    /// Returns true if connections for this name, in lower case, are passed on. `is_known` returns true if a
-    /// site has the name. A client without a server name counts as one with a name that no site has.
-    pub fn takes(&self, name: Option<&str>, is_known: impl Fn(&str) -> bool) -> bool {
-        self.names.iter().any(|pattern| match (&**pattern, name) {
-            ("*", name) => name.is_none_or(|name| !is_known(name)),
-            (_, None) => false,
+    /// How closely the names fit this name, in lower case; `None` if its connections are not passed on. The name itself
+    /// fits best, then the longest `*.NAME`, then `*`, as for sites. `is_known` returns true if a site has the name. A
+    /// client without a server name counts as one with a name that no site has.
+    pub fn fit(&self, name: Option<&str>, is_known: impl Fn(&str) -> bool) -> Option<usize> {
+        let fit_of = |pattern: &str| match (pattern, name) {
+            ("*", name) => name.is_none_or(|name| !is_known(name)).then_some(0),
+            (_, None) => None,
             (pattern, Some(name)) => match pattern.strip_prefix('*') {
-                Some(end) => name.len() > end.len() && name.ends_with(end),
-                None => name == pattern,
+                Some(end) => (name.len() > end.len() && name.ends_with(end)).then_some(end.len()),
+                None => (name == pattern).then_some(usize::MAX),
             },
-        })
+        };
+        self.names.iter().filter_map(|pattern| fit_of(pattern)).max()
     }
 }
 
@@ -169,14 +171,17 @@ mod tests {
         let known = |name: &str| name == "known.example";
         let some = names(&["a.example", "*.b.example"]);
         for name in ["a.example", "x.b.example", "x.y.b.example"] {
-            assert!(some.takes(Some(name), known), "{name}");
+            assert!(some.fit(Some(name), known).is_some(), "{name}");
         }
         for name in [None, Some("b.example"), Some("xb.example"), Some("x.a.example")] {
-            assert!(!some.takes(name, known), "{name:?}");
+            assert!(some.fit(name, known).is_none(), "{name:?}");
         }
         let unknown = names(&["*"]);
-        assert!(unknown.takes(None, known) && unknown.takes(Some("x"), known));
-        assert!(!unknown.takes(Some("known.example"), known));
+        assert_eq!((unknown.fit(None, known), unknown.fit(Some("x"), known)), (Some(0), Some(0)));
+        assert_eq!(unknown.fit(Some("known.example"), known), None);
+        let all = names(&["*", "*.example", "*.b.example", "x.b.example"]);
+        let fits = ["y", "y.example", "y.b.example", "x.b.example"].map(|name| all.fit(Some(name), known));
+        assert!(fits.is_sorted_by(|looser, closer| looser < closer), "{fits:?}");
     }
 
     #[test]

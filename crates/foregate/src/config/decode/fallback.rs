@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foregate_config::value::{self, Value, Wrong};
-use foregate_config::{Decoder, Item, Modules, Problem, Upstreams as _};
+use foregate_config::{Decoder, Item, Modules, Place, Problem, Upstreams as _};
 use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::{Fallback, PassedNames, RouteConditions, SHARE_WHOLE, UpstreamProtocol};
 
@@ -20,7 +20,13 @@ pub(super) fn of_all(
     let (mut first, mut fallback, mut passed) = (None, None, Vec::new());
     for item in items {
         if item.node.entries().any(|entry| entry.key() == Some("server-names")) {
-            passed.extend(of_connections(decoder, *item, upstreams));
+            if let Some(names) = of_connections(decoder, *item, upstreams) {
+                if let Some((name, first)) = named_before(&names, &passed) {
+                    let message = format!("`{name}` belongs to a `fallback` already");
+                    decoder.push(Problem::new(Some(item.place()), message).also(first, "this one"));
+                }
+                passed.push((item.place(), names));
+            }
             continue;
         }
         match first {
@@ -38,7 +44,15 @@ pub(super) fn of_all(
             }
         }
     }
-    (fallback, passed)
+    (fallback, passed.into_iter().map(|(_, names)| names).collect())
+}
+
+/// A name that an earlier `fallback` has as well, and the place of that one.
+fn named_before<'n>(names: &'n PassedNames, earlier: &[(Place, PassedNames)]) -> Option<(&'n str, Place)> {
+    names.names.iter().find_map(|name| {
+        let (place, _) = earlier.iter().find(|(_, earlier)| earlier.names.contains(name))?;
+        Some((&**name, *place))
+    })
 }
 
 /// Reads a `fallback` for TLS connections.

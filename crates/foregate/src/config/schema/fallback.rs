@@ -50,7 +50,7 @@ const SERVER_NAMES: Prop = Prop {
     usage: "NAMES",
     required: false,
     default: "",
-    about: "TLS connections with one of these names in the ClientHello (SNI), separated by blanks, are forwarded to the old proxy without being decrypted. `*.NAME` matches all names below NAME; `*` matches every name that no site has, and connections without a name. The servers of the upstream must speak TLS, but the upstream itself must have neither `tls` nor `http`. With `send-proxy \"v2\"`, the PROXY header has the name and the preferred protocol (ALPN). A `fallback` with `server-names` applies to such connections alone; add a second `fallback` without it for requests.",
+    about: "TLS connections with one of these names in the ClientHello (SNI), separated by blanks, are forwarded to the old proxy without being decrypted. `*.NAME` matches all names below NAME; `*` matches every name that no site has, and connections without a name. If names of several `fallback` match, the name itself has precedence, then the longest `*.NAME`. The servers of the upstream must speak TLS, but the upstream itself must have neither `tls` nor `http`. With `send-proxy \"v2\"`, the PROXY header has the name and the preferred protocol (ALPN). A `fallback` with `server-names` applies to such connections alone; add a second `fallback` without it for requests.",
 };
 
 /// At the top of the file.
