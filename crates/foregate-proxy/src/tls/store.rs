@@ -342,11 +342,8 @@ impl LoadedPair {
                     "the private key does not belong to the certificate in {}",
                     files.certificate.display()
                 );
-                return Err(TlsError::new(
-                    &files.key,
-                    problem,
-                    "put the key that the certificate was issued for",
-                ));
+                let fix = if fits_further_down(&key) { LEAF_FIRST_FIX } else { OTHER_KEY_FIX };
+                return Err(TlsError::new(&files.key, problem, fix));
             }
         }
         let stapled = read_stapled(&files.certificate, &key, clock);
@@ -384,6 +381,16 @@ fn seconds(clock: Clock) -> i64 {
     i64::try_from(clock.unix()).unwrap_or(i64::MAX)
 }
 
+/// Returns true if the key belongs to a certificate after the first one.
+fn fits_further_down(key: &CertifiedKey) -> bool {
+    let alone = |certificate: &CertificateDer<'static>| {
+        CertifiedKey::new(vec![certificate.clone()], Arc::clone(&key.key)).keys_match().is_ok()
+    };
+    key.cert.iter().skip(1).any(alone)
+}
+
+const OTHER_KEY_FIX: &str = "put the key that the certificate was issued for";
+const LEAF_FIRST_FIX: &str = "the certificate of this key stands further down in the file: put it first, and its intermediates after it";
 pub(super) const CHAIN_FIX: &str =
     "give a PEM file with the certificate first and its intermediates after it";
 pub(super) const KEY_FIX: &str =

@@ -22,14 +22,14 @@ pub(super) struct Inspection {
     seen: Option<HashSet<CertificateFiles>>,
     /// The files that only a reload reads again: all except the certificates of listeners and sites.
     watched: Vec<PathBuf>,
-    /// The names in the certificates.
-    names: HashSet<String>,
+    /// The names in the certificates. `None` if none has been read.
+    names: Option<HashSet<String>>,
 }
 
 impl Inspection {
     /// A new inspection; files are inspected only if `wanted` is true.
     pub(super) fn new(wanted: bool) -> Self {
-        Self { seen: wanted.then(HashSet::new), watched: Vec::new(), names: HashSet::new() }
+        Self { seen: wanted.then(HashSet::new), watched: Vec::new(), names: None }
     }
 
     /// The files that need a reload when they change.
@@ -41,7 +41,7 @@ impl Inspection {
         if self.seen.as_mut().is_some_and(|seen| seen.insert(files.clone())) {
             match check_certificate(files) {
                 Ok(certificate) => {
-                    self.names.extend(certificate.names);
+                    self.names.get_or_insert_default().extend(certificate.names);
                     if certificate.expired {
                         let message = format!("{}: the certificate has expired", files.certificate.display());
                         let problem = Problem::new(Some(item.place()), message);
@@ -55,16 +55,17 @@ impl Inspection {
 
     /// Returns true if certificates were read, and none of them covers the host.
     pub(super) fn lacks(&self, host: &HostPattern) -> bool {
+        let Some(names) = &self.names else { return false };
         let carried = match host {
             HostPattern::Any => return false,
-            HostPattern::Below(name) => self.names.contains(&format!("*.{name}")),
+            HostPattern::Below(name) => names.contains(&format!("*.{name}")),
             HostPattern::Exact(name) => {
                 let name = name.trim_start_matches('[').trim_end_matches(']');
                 let above = name.split_once('.').map(|(_, above)| format!("*.{above}"));
-                self.names.contains(name) || above.is_some_and(|above| self.names.contains(&above))
+                names.contains(name) || above.is_some_and(|above| names.contains(&above))
             }
         };
-        !carried && !self.names.is_empty()
+        !carried
     }
 
     fn clients(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, clients: &ClientCertificates) {
