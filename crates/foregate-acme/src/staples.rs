@@ -16,6 +16,8 @@ use crate::storage::{read, replace};
 pub(crate) const STAPLES: usize = 4;
 /// After this many seconds, another new certificate may be ordered because the present one is revoked.
 pub(crate) const REVOKED_AGAIN: i64 = 3600;
+/// Seconds until the next look after one that a new certificate has made pointless.
+const MOOT_AGAIN: i64 = 5;
 /// The longest time to the next request after a response that is past the middle of its life, in seconds.
 const LATE_MOST: i64 = 3600;
 
@@ -41,7 +43,7 @@ pub(crate) enum StapleOutcome {
         is_new: bool,
     },
     Revoked,
-    /// The certificate was replaced meanwhile, or names no responder.
+    /// The certificate was replaced meanwhile, or cannot be read.
     Moot,
     Failed(String),
 }
@@ -67,7 +69,7 @@ impl StapleState {
                 false
             }
             StapleOutcome::Moot => {
-                *self = Self { at: i64::MAX, ..self.renewed() };
+                *self = Self { at: now + MOOT_AGAIN, ..self.renewed() };
                 false
             }
             StapleOutcome::Revoked => {
@@ -173,6 +175,9 @@ mod tests {
         assert!(!state.in_flight);
         let mut state = state.renewed();
         assert!(!state.note(StapleOutcome::Revoked), "the next one is revoked, too");
+        // The look at the first certificate may end after the second one has arrived, which needs a look of its own.
+        state.note(StapleOutcome::Moot);
+        assert!(state.at <= now() + MOOT_AGAIN);
         state.renewed -= REVOKED_AGAIN;
         assert!(state.note(StapleOutcome::Revoked));
     }
