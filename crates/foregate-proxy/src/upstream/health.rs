@@ -43,6 +43,8 @@ struct HealthRecord {
     /// The start of a trial: a request that tests whether the server answers again. Other requests avoid the server
     /// until `down_until`.
     trial: Option<Instant>,
+    /// The time at which the server was last taken out.
+    out_at: Option<Instant>,
     /// The time before which failures are not logged again, in milliseconds after `epoch`.
     quiet_until: u64,
     /// True if operators were told that the server fails, but not yet that it answers again.
@@ -106,13 +108,17 @@ impl Health {
         true
     }
 
-    /// Records an answer.
-    pub(super) fn succeeded(&self, now: Instant) -> Option<News> {
+    /// Records an answer to a request that began at `began`.
+    pub(super) fn succeeded(&self, began: Instant, now: Instant) -> Option<News> {
         if self.failures() == 0 {
             return None;
         }
         let mut record = self.record.lock();
         if self.is_down() {
+            // The last answers from before the server was taken out do not show that it is well again.
+            if record.out_at.is_some_and(|out_at| began < out_at) {
+                return None;
+            }
             record.trial = None;
             record.successes += 1;
             if record.successes < SUCCESSES_UNTIL_UP {
@@ -238,6 +244,7 @@ impl Health {
         }
         let doubled = beyond.saturating_add(record.relapses).min(DOUBLED_MOST);
         let span = eject.first.saturating_mul(2u32.saturating_pow(doubled)).min(eject.longest);
+        record.out_at = Some(now);
         let now = self.millis(now);
         // Adds up to an eighth, so that many proxies do not return to a server at the same time.
         let jitter = Duration::from_millis(now % (millis(span) / 8).max(1));
@@ -311,7 +318,7 @@ mod tests {
         for _ in 0..100 {
             fail(&health, now);
             fail(&health, now);
-            assert_eq!(health.succeeded(now), None);
+            assert_eq!(health.succeeded(now, now), None);
             assert!(health.admit(now));
         }
     }
@@ -336,26 +343,27 @@ mod tests {
         let (health, mut now) = down();
         now += SECOND;
         assert!(health.admit(now));
-        assert_eq!(health.succeeded(now), None);
+        assert_eq!(health.succeeded(now, now), None);
         assert!(health.admit(now), "the second trial comes at once");
         assert!(!health.admit(now));
-        assert_eq!(health.succeeded(now), Some(News::Answers));
+        assert_eq!(health.succeeded(now, now), Some(News::Answers));
         assert!(health.admit(now) && health.admit(now));
         fail(&health, now);
         assert!(health.admit(now), "failures are counted from the beginning");
 
         let (health, mut now) = down();
         now += SECOND;
-        health.succeeded(now);
+        health.succeeded(now, now);
         fail(&health, now);
         assert!(!health.is_up(now));
         now += 2 * SECOND;
-        assert_eq!(health.succeeded(now), None, "answers are counted from the beginning");
+        assert_eq!(health.succeeded(now, now), None, "answers are counted from the beginning");
     }
 
     #[test]
     fn failures_and_their_end_are_told_once() {
         let health = Health::new();
+        let later = Instant::now() + SECOND * 10_000;
         // A server that is passed over is tried again after some ten seconds at most.
         let mut now = Instant::now();
         let mut fails = |times: usize| {
@@ -367,11 +375,11 @@ mod tests {
             news
         };
         assert_eq!(fails(2), []);
-        assert_eq!(health.succeeded(Instant::now()), None);
+        assert_eq!(health.succeeded(later, Instant::now()), None);
         assert_eq!(fails(20), [News::Fails]);
-        assert_eq!(health.succeeded(Instant::now()), None);
-        assert_eq!(health.succeeded(Instant::now()), Some(News::Answers));
-        assert_eq!(health.succeeded(Instant::now()), None);
+        assert_eq!(health.succeeded(later, Instant::now()), None);
+        assert_eq!(health.succeeded(later, Instant::now()), Some(News::Answers));
+        assert_eq!(health.succeeded(later, Instant::now()), None);
         assert_eq!(fails(3), [News::Fails]);
     }
 
@@ -383,8 +391,8 @@ mod tests {
         for turn in 0..1000 {
             let now = start + Duration::from_millis(20) * turn;
             told += (0..3).filter(|_| fail(&health, now).is_some()).count();
-            health.succeeded(now);
-            health.succeeded(now);
+            health.succeeded(now, now);
+            health.succeeded(now, now);
         }
         // Twenty seconds.
         assert_eq!(told, 2);
@@ -400,11 +408,25 @@ mod tests {
             now += SECOND / 10 * span;
             for _ in 0..2 {
                 assert!(health.admit(now));
-                health.succeeded(now);
+                health.succeeded(now, now);
             }
             (0..3).for_each(|_| _ = fail(&health, now));
         }
         assert!(spans.is_sorted() && spans[0] <= 6 && spans[5] >= 100 && spans[5] <= 115, "{spans:?}");
+    }
+
+    #[test]
+    fn answers_to_requests_from_before_the_ejection_do_not_bring_a_server_back() {
+        let (health, before) = (Health::new(), Instant::now());
+        let out = before + SECOND;
+        health.eject(out, &Eject::default());
+        for _ in 0..3 {
+            assert_eq!(health.succeeded(before, out + SECOND / 10), None);
+        }
+        assert!(health.is_down() && !health.is_up(out + SECOND / 10));
+        // While all servers are out, requests go to it all the same.
+        health.succeeded(out, out + SECOND / 10);
+        assert_eq!(health.succeeded(out, out + SECOND / 10), Some(News::Answers));
     }
 
     #[test]
@@ -413,8 +435,8 @@ mod tests {
         assert_eq!(health.eject(now, &Eject::default()), Some(News::Fails));
         assert_eq!(health.eject(now, &Eject::default()), None, "it is out");
         assert!(!health.is_up(now) && health.is_up(now + SECOND) && health.admit(now + SECOND));
-        assert_eq!(health.succeeded(now + SECOND), None);
-        assert_eq!(health.succeeded(now + SECOND), Some(News::Answers));
+        assert_eq!(health.succeeded(now + SECOND, now + SECOND), None);
+        assert_eq!(health.succeeded(now + SECOND, now + SECOND), Some(News::Answers));
         assert!(!health.is_down());
         health.eject(now + 2 * SECOND, &Eject::default());
         health.forgive(now + 2 * SECOND);

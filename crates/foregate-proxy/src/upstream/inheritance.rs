@@ -352,8 +352,8 @@ mod tests {
         let later = now + 2 * SECOND;
         let health = &new[0].servers[1].record.health;
         assert!(health.admit(later));
-        health.succeeded(later);
-        health.succeeded(later);
+        health.succeeded(later, later);
+        health.succeeded(later, later);
         assert!(!health.is_down());
         restore_health(&new, &late, Moment::Later, later);
         restore_health(&new, &save_health(&process(), now), Moment::Later, later);
@@ -394,8 +394,8 @@ mod tests {
         assert!(!is_up(&new, 1, now + SECOND * 4) && is_up(&new, 1, now + SECOND * 6));
         let record = &new[0].servers[1].record;
         assert!(record.health.admit(now + SECOND * 6));
-        record.health.succeeded(now + SECOND * 6);
-        record.health.succeeded(now + SECOND * 6);
+        record.health.succeeded(now + SECOND * 6, now + SECOND * 6);
+        record.health.succeeded(now + SECOND * 6, now + SECOND * 6);
         assert!(!record.health.is_down(), "two answers, as always");
     }
 

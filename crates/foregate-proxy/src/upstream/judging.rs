@@ -84,16 +84,16 @@ impl ServerJudge {
         if eject.share.is_some() {
             self.note_share(server, false, now);
         }
-        self.succeeded(server, now);
+        self.succeeded(server, now.checked_sub(took).unwrap_or(now), now);
     }
 
-    /// Records that a server has answered.
-    fn succeeded(&self, server: &Server, now: Instant) {
+    /// Records that a server has answered a request that began at `began`.
+    fn succeeded(&self, server: &Server, began: Instant, now: Instant) {
         if server.record.health.failures() == 0 {
             return;
         }
         let was_down = server.record.health.is_down();
-        let news = server.record.health.succeeded(now);
+        let news = server.record.health.succeeded(began, now);
         let is_down = server.record.health.is_down();
         if was_down && !is_down {
             server.record.outcomes.forget();
