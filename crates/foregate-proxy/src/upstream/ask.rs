@@ -90,7 +90,7 @@ pub enum Answer {
 pub struct Ask<'a> {
     /// The upstream that is asked.
     pub upstream: &'a Arc<Upstream>,
-    /// The time that the last attempt waited for the first byte of a response, if one has arrived.
+    /// The time until the head of the last attempt's final response, or until its failure if a response had begun.
     pub first_byte: Option<Duration>,
     /// True if the connection of the last attempt had served others before.
     pub reused: Option<bool>,
@@ -274,14 +274,12 @@ impl<'a> Ask<'a> {
             self.connect(asker).await?;
             self.send_head(asker).await?;
             asker.begin_body(clock::now());
-            self.interim = 0;
         }
         match self.hedge_at(asker) {
             None => poll_fn(|cx| self.poll_head(cx, asker)).await?,
             // Boxed, because few requests need it, and it would enlarge the future of every request.
             Some(at) => Box::pin(self.hedged_head(asker, at)).await?,
         }
-        self.first_byte.get_or_insert_with(|| clock::now().saturating_duration_since(self.began));
         if self.rules.is_some() && asker.heads().1.status >= 200 && self.is_unwanted(asker) {
             return Err(Error::Unwanted);
         }
@@ -343,6 +341,7 @@ impl<'a> Ask<'a> {
         let (server, fresh) =
             self.attempts.begin(upstream, asked, bound, now).ok_or_else(|| upstream.without_server())?;
         (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
+        self.interim = 0;
         let repeats = request.is_repeatable();
         let until = self.rules.as_mut().and_then(|rules| rules.begin(request, repeats, now));
         if let Some(spans) = &mut self.spans
@@ -506,12 +505,13 @@ impl<'a> Ask<'a> {
         let (request, head) = asker.heads();
         let length = origin.begin_body(&upstream.connections, request, head)?;
         origin.final_has_begun();
+        let now = clock::now();
+        let took = now.saturating_duration_since(self.began);
+        self.first_byte = Some(took);
         if let Some(own) = terms.own {
             upstream.connections.bind(origin, own);
         }
         if let Some(server) = self.attempts.last() {
-            let now = clock::now();
-            let took = now.saturating_duration_since(self.began);
             upstream.judge.answered(server, head.status, took, now);
             if let Some(server) = upstream.servers.get(server) {
                 origin.address_answered(server);
@@ -600,7 +600,7 @@ impl<'a> Ask<'a> {
 
     fn may_go_on<A: Asker>(&mut self, asker: &mut A, error: &Error) -> bool {
         // A response that has begun is not repeated.
-        if self.first_byte.is_some() || !asker.may_repeat(error) {
+        if self.interim > 0 || self.first_byte.is_some() || !asker.may_repeat(error) {
             return false;
         }
         let request = &*asker.heads().0;
