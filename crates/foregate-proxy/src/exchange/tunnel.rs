@@ -25,7 +25,7 @@ pub(super) fn agree_on_tunnel(exchange: &mut Exchange<'_>, origin: Origin) -> St
     connection::strip_hop_by_hop(headers, false);
     headers.remove(NameId::TransferEncoding);
     headers.remove(NameId::ContentLength);
-    match &exchange.down.client.link {
+    match &mut exchange.down.client.link {
         Link::H1(_) if exchange.request.upgrade.is_some() => {
             if origin.link.is_h2() {
                 if let Some(key) = key {
@@ -36,9 +36,11 @@ pub(super) fn agree_on_tunnel(exchange: &mut Exchange<'_>, origin: Origin) -> St
             }
         }
         Link::H1(_) => {}
-        Link::H2(_) | Link::Client(_) | Link::Cached(_) | Link::Ahead(_) => {
+        Link::Client(stream) => {
+            stream.opens_tunnel(exchange.request.upgrade.is_some());
             headers.remove_name(b"sec-websocket-accept");
         }
+        Link::H2(_) | Link::Cached(_) | Link::Ahead(_) => {}
     }
     shape_or_send(exchange, BodySource::Origin(origin, BodyLength::Tunnel))
 }

@@ -29,6 +29,8 @@ pub struct ClientStream {
     sending: ResponseProgress,
     /// True if there was no room for the stream's last output.
     awaits_room: bool,
+    /// The code of the reset if the stream breaks off.
+    breaks_with: Reason,
 }
 
 /// The progress of the response.
@@ -56,7 +58,15 @@ impl ClientStream {
             trailers_charge: Charge::new(),
             sending: ResponseProgress::Nothing,
             awaits_room: false,
+            breaks_with: Reason::INTERNAL_ERROR,
         }
+    }
+
+    /// Marks the stream as a tunnel: if it breaks off, its peer learns that the other connection has
+    /// failed. `extended` is true if the client's CONNECT names a protocol (RFC 8441, section 5; RFC 9113,
+    /// section 8.5).
+    pub fn opens_tunnel(&mut self, extended: bool) {
+        self.breaks_with = if extended { Reason::CANCEL } else { Reason::CONNECT_ERROR };
     }
 
     /// Waits for some of the body, or for its end.
@@ -282,7 +292,7 @@ impl ClientStream {
         let mut state = self.shared.0.lock();
         let (is_open, _) = state.streams.state(self.id);
         if is_open {
-            state.reset(self.id, Reason::INTERNAL_ERROR);
+            state.reset(self.id, self.breaks_with);
         }
     }
 
