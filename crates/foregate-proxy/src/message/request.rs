@@ -195,10 +195,13 @@ impl Request {
     }
 
     /// Returns true if HTTP/2 can carry the offered protocol switch (RFC 8441): only a switch to
-    /// WebSocket, and only without a body, because in HTTP/2 the tunnel begins right after the head.
+    /// WebSocket, and only without a body, because in HTTP/2 the tunnel begins right after the head. Over
+    /// HTTP/1, a request without a key is no WebSocket handshake (RFC 6455, section 4.2.1).
     pub fn fits_extended_connect(&self) -> bool {
         self.head.method == Method::Get
             && self.length.is_empty()
+            && (self.head.version == Version::Http2
+                || self.head.headers.get_name(b"sec-websocket-key").is_some())
             && self.upgrade.as_ref().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
     }
 
