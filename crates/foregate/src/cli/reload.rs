@@ -1,5 +1,6 @@
 //! `foregate reload`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
