@@ -232,12 +232,22 @@ fn reload_asks_the_admin_socket() {
     );
     let listener = UnixListener::bind(folder.0.join("admin.sock")).unwrap();
     let server = std::thread::spawn(move || {
-        let answers = ["{\"ok\":true}\n", "{\"ok\":false,\"error\":\"line 1 is wrong\"}\n", "nonsense\n"];
+        let http = |body: &str| {
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+        };
+        let answers = [
+            http("{\"ok\":true}\n"),
+            http("{\"ok\":false,\"error\":\"line 1 is wrong\"}\n"),
+            http("nonsense\n"),
+        ];
         for answer in answers {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut line = String::new();
-            BufReader::new(&stream).read_line(&mut line).unwrap();
-            assert_eq!(line, "{\"verb\":\"reload\"}\n");
+            let head: Vec<_> = BufReader::new(&stream)
+                .lines()
+                .map(Result::unwrap)
+                .take_while(|line| !line.is_empty())
+                .collect();
+            assert_eq!(head.first().map(String::as_str), Some("POST /v1/reload HTTP/1.0"));
             stream.write_all(answer.as_bytes()).unwrap();
         }
     });
