@@ -51,7 +51,7 @@ struct CertificateId {
 /// A response that the issuer has signed for the certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Staple {
-    /// Whether the certificate is revoked.
+    /// True if the authority has revoked the certificate.
     pub is_revoked: bool,
     /// The time from which the response holds, seconds since 1970.
     pub from: i64,
