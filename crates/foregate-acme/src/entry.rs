@@ -3,7 +3,7 @@
 use foregate_proxy::settings::automatic::{Automatic, IssuedBy};
 use foregate_proxy::tls::CertificateReport;
 
-use crate::certificate::{Facts, now};
+use crate::certificate::Facts;
 use crate::internal;
 use crate::schedule::renewal;
 use crate::staples::StapleState;
@@ -38,9 +38,10 @@ impl Entry {
         name: &str,
         issuer: IssuedBy,
         demanded: bool,
+        now: i64,
     ) -> Self {
         let (facts, record) = (storage.certificate(automatic, name), storage.record(name));
-        let window_at = now() + WINDOW_EVERY;
+        let window_at = now + WINDOW_EVERY;
         let staple = StapleState::default();
         Self {
             issuer,
@@ -56,15 +57,15 @@ impl Entry {
     }
 
     /// Returns true if clients can use the certificate.
-    pub(crate) fn is_usable(&self) -> bool {
-        self.facts.as_ref().is_some_and(|facts| !facts.is_temporary && facts.not_after > now())
+    pub(crate) fn is_usable(&self, now: i64) -> bool {
+        self.facts.as_ref().is_some_and(|facts| !facts.is_temporary && facts.not_after > now)
     }
 
     /// The time of the next look at the OCSP response for the certificate, seconds since 1970. `None` if the
     /// certificate needs none.
-    pub(crate) fn staple_due(&self) -> Option<i64> {
+    pub(crate) fn staple_due(&self, now: i64) -> Option<i64> {
         let has_responder = self.facts.as_ref().is_some_and(|facts| facts.has_responder);
-        (has_responder && self.is_usable() && !self.staple.in_flight).then_some(self.staple.at)
+        (has_responder && self.is_usable(now) && !self.staple.in_flight).then_some(self.staple.at)
     }
 
     /// The time of the next attempt, seconds since 1970.
@@ -81,6 +82,13 @@ impl Entry {
         renew_at.max(self.not_before)
     }
 
+    /// The time at which a new certificate is ordered if the present one is revoked, seconds since 1970: that of the
+    /// next attempt, or that of the next look at the revocation if it comes earlier and failures do not forbid it.
+    pub(crate) fn replaced_at(&self, automatic: &Automatic) -> i64 {
+        let paused = if self.record.failures > 0 { self.record.next_attempt } else { 0 };
+        self.due(automatic).min(self.staple.at.max(paused))
+    }
+
     /// Returns true if the configuration still names the authority that issued the certificate.
     fn issuer_stands(&self, automatic: &Automatic) -> bool {
         match self.issuer {
@@ -92,10 +100,10 @@ impl Entry {
     }
 
     /// The state of the certificate, for the status output.
-    pub(crate) fn report(&self, automatic: &Automatic, name: &str) -> CertificateReport {
+    pub(crate) fn report(&self, automatic: &Automatic, name: &str, now: i64) -> CertificateReport {
         let state = match &self.facts {
             Some(facts) if facts.is_temporary => "temporary",
-            Some(facts) if facts.not_after <= now() => "expired",
+            Some(facts) if facts.not_after <= now => "expired",
             Some(_) => "valid",
             None => "missing",
         };
@@ -107,7 +115,85 @@ impl Entry {
             next_attempt: self.due(automatic),
             failures: self.record.failures,
             error: self.record.error.clone(),
-            staple: self.facts.as_ref().filter(|facts| facts.has_responder).map(|_| self.staple.report()),
+            staple: self
+                .facts
+                .as_ref()
+                .filter(|facts| facts.has_responder)
+                .map(|_| self.staple.report(self.replaced_at(automatic), now)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::staples::{REVOKED_AGAIN, StapleConsequence, StapleOutcome};
+
+    const START: i64 = 1_800_000_000;
+    const DAY: i64 = 86_400;
+
+    /// A certificate that is to be renewed in 50 days.
+    fn entry(automatic: &Automatic) -> Entry {
+        let facts = Facts {
+            not_before: START - 10 * DAY,
+            not_after: START + 80 * DAY,
+            is_temporary: false,
+            id: None,
+            has_responder: true,
+        };
+        let issuer = automatic.authorities[0].directory.clone();
+        Entry {
+            issuer: IssuedBy::Authorities,
+            facts: Some(facts),
+            record: Record { issuer, renew_at: START + 50 * DAY, ..Record::default() },
+            window_at: START + WINDOW_EVERY,
+            demanded: false,
+            asked: false,
+            in_flight: false,
+            not_before: 0,
+            staple: StapleState::default(),
+        }
+    }
+
+    #[test]
+    fn a_revoked_certificate_tells_when_it_is_replaced() {
+        let automatic = Automatic::new("/store".into());
+        let mut entry = entry(&automatic);
+        let told = |entry: &Entry, now: i64| {
+            entry.report(&automatic, "a.test", now).staple.unwrap().error.unwrap_or_default()
+        };
+        assert_eq!(entry.staple_due(START), Some(0));
+        assert_eq!(entry.staple.note(StapleOutcome::Revoked, START), StapleConsequence::Order);
+        // As the keeper does.
+        entry.record.renew_at = START;
+        assert_eq!(entry.replaced_at(&automatic), START);
+        assert!(told(&entry, START).ends_with("a new one is ordered now"), "{}", told(&entry, START));
+
+        // The order fails, and the next one has to wait.
+        entry.record = Record { failures: 3, next_attempt: START + 600, ..entry.record };
+        assert!(told(&entry, START).ends_with("ordered in 10 min"), "{}", told(&entry, START));
+        // Longer than until the next look, which cannot hasten it.
+        entry.record.next_attempt = START + 2 * REVOKED_AGAIN;
+        assert!(told(&entry, START).ends_with("ordered in 2 hours"), "{}", told(&entry, START));
+
+        // A new certificate has arrived, and is revoked too: no order is due before an hour has passed.
+        entry.record =
+            Record { issuer: entry.record.issuer, renew_at: START + 60 * DAY, ..Record::default() };
+        entry.staple = entry.staple.renewed();
+        let now = START + 120;
+        assert_eq!(entry.staple.note(StapleOutcome::Revoked, now), StapleConsequence::Stays);
+        assert_eq!(entry.replaced_at(&automatic), START + REVOKED_AGAIN);
+        assert!(told(&entry, now).ends_with("ordered in 58 min"), "{}", told(&entry, now));
+        assert_eq!(entry.staple_due(now), Some(START + REVOKED_AGAIN));
+    }
+
+    #[test]
+    fn an_expired_certificate_needs_no_response() {
+        let automatic = Automatic::new("/store".into());
+        let entry = entry(&automatic);
+        let end = START + 80 * DAY;
+        assert_eq!(entry.staple_due(end - 1), Some(0));
+        assert_eq!(entry.staple_due(end), None);
+        assert_eq!(entry.report(&automatic, "a.test", end).state, "expired");
     }
 }

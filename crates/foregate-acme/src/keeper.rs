@@ -22,7 +22,7 @@ use crate::failure::{Failure, FailureKind, pause};
 use crate::internal;
 use crate::order::{IssuedCertificate, order, renewal_window};
 use crate::schedule::{renewal, spread};
-use crate::staples::{STAPLES, StapleOutcome, look};
+use crate::staples::{STAPLES, StapleConsequence, StapleOutcome, look, revocation};
 use crate::storage::{Record, Storage};
 
 /// The most orders at the same time.
@@ -128,7 +128,7 @@ impl Keeper {
         let storage = Storage::new(&automatic.storage);
         let mut read: BTreeMap<String, Entry> = BTreeMap::new();
         for (name, issuer) in &automatic.names {
-            let mut entry = Entry::read(&storage, &automatic, name, *issuer, false);
+            let mut entry = Entry::read(&storage, &automatic, name, *issuer, false, now());
             entry.record.next_attempt = entry.record.next_attempt.min(entry.record.attempted + RESTART);
             read.insert(name.to_string(), entry);
         }
@@ -197,10 +197,11 @@ impl KeeperShared {
         let mut entries = self.entries.lock();
         for (name, entry) in entries.iter_mut().filter(|(_, entry)| !entry.in_flight) {
             // A demanded name without a usable certificate is only tried while a handshake waits for it.
-            if entry.demanded && !entry.is_usable() && !entry.asked {
+            let is_usable = entry.is_usable(now);
+            if entry.demanded && !is_usable && !entry.asked {
                 continue;
             }
-            let due = entry.due(automatic).min(if entry.is_usable() { entry.window_at } else { i64::MAX });
+            let due = entry.due(automatic).min(if is_usable { entry.window_at } else { i64::MAX });
             if due > now {
                 next = next.min(due);
                 continue;
@@ -227,7 +228,7 @@ impl KeeperShared {
         let now = now();
         let mut next = now + LOOK.as_secs() as i64;
         for (name, entry) in self.entries.lock().iter_mut() {
-            let Some(due) = entry.staple_due() else { continue };
+            let Some(due) = entry.staple_due(now) else { continue };
             if due > now {
                 next = next.min(due);
                 continue;
@@ -236,7 +237,7 @@ impl KeeperShared {
             entry.staple.in_flight = true;
             let (shared, automatic, name) = (Arc::clone(self), Arc::clone(automatic), name.clone());
             tokio::spawn(async move {
-                let outcome = look(&automatic, &name).await;
+                let outcome = look(&automatic, &name, crate::certificate::now).await;
                 shared.note_staple(&automatic, &name, outcome);
                 drop(permit);
                 shared.wake.notify_one();
@@ -255,22 +256,22 @@ impl KeeperShared {
                 tracing::warn!(name, "{error}");
                 Some(&self.counts.staples_failed)
             }
-            StapleOutcome::Revoked => {
-                tracing::error!(name, "the authority has revoked the certificate; a new one is ordered");
-                None
-            }
-            StapleOutcome::Holds { is_new: false, .. } | StapleOutcome::Moot => None,
+            StapleOutcome::Holds { is_new: false, .. } | StapleOutcome::Moot | StapleOutcome::Revoked => None,
         };
         if let Some(count) = count {
             count.fetch_add(1, Ordering::Relaxed);
         }
+        let now = now();
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(name) else { return };
-        if entry.staple.note(outcome) {
-            entry.record.renew_at = now();
+        if entry.staple.note(outcome, now) == StapleConsequence::Order {
+            entry.record.renew_at = now;
             if let Err(error) = Storage::new(&automatic.storage).put_record(name, &entry.record) {
                 tracing::warn!(name, %error, "the revocation could not be noted in the storage");
             }
+        }
+        if entry.staple.is_revoked() {
+            tracing::error!(name, "{}", revocation(entry.replaced_at(automatic), now));
         }
     }
 
@@ -283,7 +284,7 @@ impl KeeperShared {
         present.in_flight = false;
         match outcome {
             Ok(()) => {
-                let read = Entry::read(&storage, automatic, name, present.issuer, present.demanded);
+                let read = Entry::read(&storage, automatic, name, present.issuer, present.demanded, now());
                 *present = Entry { not_before: now() + 1, staple: present.staple.renewed(), ..read };
             }
             Err(failure) if failure.kind == FailureKind::Busy => {
@@ -303,7 +304,7 @@ impl KeeperShared {
                 if let Err(error) = storage.put_record(name, &present.record) {
                     tracing::warn!(name, %error, "the failure could not be noted in the storage");
                 }
-                if present.demanded && !present.is_usable() {
+                if present.demanded && !present.is_usable(now()) {
                     self.admission.refuse(name, Instant::now());
                 }
             }
@@ -322,17 +323,17 @@ impl KeeperShared {
             return Err(Failure::new(FailureKind::Busy, "another process is at it", "it is looked at again"));
         };
         // Another process may have renewed the certificate, or have failed to, since the last read.
-        let fresh = Entry::read(storage, automatic, name, entry.issuer, entry.demanded);
+        let fresh = Entry::read(storage, automatic, name, entry.issuer, entry.demanded, now());
         let is_news = fresh.record.renew_at != entry.record.renew_at
             || fresh.record.attempted != entry.record.attempted;
         if is_news && fresh.due(automatic) > now() {
             return Ok(());
         }
-        if fresh.is_usable() && entry.due(automatic) > now() {
+        if fresh.is_usable(now()) && entry.due(automatic) > now() {
             return self.look_at_window(storage, automatic, name, &fresh).await;
         }
         if entry.demanded
-            && entry.is_usable()
+            && entry.is_usable(now())
             && let Some(on_demand) = &automatic.on_demand
             && self.admission.is_allowed(on_demand, name).await == Admitted::Refused
         {
@@ -465,8 +466,8 @@ impl CertificateKeeper for Keeper {
 
     fn reports(&self) -> Vec<CertificateReport> {
         let Some(automatic) = self.shared.plan.lock().clone() else { return Vec::new() };
-        let entries = self.shared.entries.lock();
-        entries.iter().map(|(name, entry)| entry.report(&automatic, name)).collect()
+        let (entries, now) = (self.shared.entries.lock(), now());
+        entries.iter().map(|(name, entry)| entry.report(&automatic, name, now)).collect()
     }
 
     fn counts(&self) -> KeeperCounts {
@@ -494,7 +495,7 @@ impl KeeperShared {
             let ended = self.ended.notified();
             tokio::pin!(ended);
             ended.as_mut().enable();
-            let known = self.entries.lock().get(name).map(|entry| (entry.is_usable(), entry.in_flight));
+            let known = self.entries.lock().get(name).map(|entry| (entry.is_usable(now()), entry.in_flight));
             match known {
                 Some((true, _)) => return Some(files),
                 Some((false, true)) => ended.await,
@@ -521,8 +522,8 @@ impl KeeperShared {
             return false;
         }
         let storage = Storage::new(&automatic.storage);
-        let entry = Entry::read(&storage, automatic, name, IssuedBy::Authorities, true);
-        let is_usable = entry.is_usable();
+        let entry = Entry::read(&storage, automatic, name, IssuedBy::Authorities, true, now());
+        let is_usable = entry.is_usable(now());
         if is_usable {
             self.insert(name, entry);
             self.wake.notify_one();
@@ -550,7 +551,7 @@ impl KeeperShared {
             Admitted::Yes => {
                 counts.demanded.fetch_add(1, Ordering::Relaxed);
                 let storage = Storage::new(&automatic.storage);
-                let entry = Entry::read(&storage, automatic, name, IssuedBy::Authorities, true);
+                let entry = Entry::read(&storage, automatic, name, IssuedBy::Authorities, true, now());
                 self.insert(name, Entry { asked: true, ..entry });
                 self.wake.notify_one();
                 // Lets the loop mark the attempt as under way before the state is read again.
@@ -578,7 +579,7 @@ impl KeeperShared {
     /// under way; the second is true if a handshake waits for the order to begin.
     fn state_of(&self, name: &str) -> Option<(bool, bool)> {
         let entries = self.entries.lock();
-        entries.get(name).map(|entry| (entry.is_usable() || entry.in_flight, entry.asked))
+        entries.get(name).map(|entry| (entry.is_usable(now()) || entry.in_flight, entry.asked))
     }
 
     fn insert(&self, name: &str, entry: Entry) {

@@ -7,7 +7,6 @@
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::tls::{RESPONSE_MOST, Staple, StapleReport, StapleSubject, staple_file};
 
-use crate::certificate::now;
 use crate::failure::{FailureKind, pause};
 use crate::http;
 use crate::storage::{read, replace};
@@ -21,17 +20,26 @@ const MOOT_AGAIN: i64 = 5;
 /// The longest time to the next request after a response that is past the middle of its life, in seconds.
 const LATE_MOST: i64 = 3600;
 
-/// The state of the OCSP response for a certificate.
+/// The state of the OCSP response for a certificate. All times are seconds since 1970.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StapleState {
-    /// The time of the next look at the response, seconds since 1970.
+    /// The time of the next look at the response.
     pub(crate) at: i64,
     pub(crate) in_flight: bool,
-    /// The time at which a new certificate was last ordered because one was revoked, seconds since 1970.
-    pub(crate) renewed: i64,
+    /// The time at which a new certificate was last ordered because one was revoked.
+    renewed: i64,
     until: i64,
     failures: u32,
-    error: Option<String>,
+    fault: Option<StapleFault>,
+}
+
+/// The reason why there is no new response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum StapleFault {
+    /// The authority has revoked the certificate.
+    Revoked,
+    /// The request has failed: the reason, and the remedy.
+    Failed(String),
 }
 
 /// The outcome of a look at the response for a certificate.
@@ -48,66 +56,98 @@ pub(crate) enum StapleOutcome {
     Failed(String),
 }
 
+/// The consequence of a look at the response for a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StapleConsequence {
+    /// The certificate stays for now.
+    Stays,
+    /// The certificate is revoked, and a new one has to be ordered now.
+    Order,
+}
+
 impl StapleState {
     /// The state for a new certificate of the same name.
     pub(crate) fn renewed(&self) -> Self {
         Self { in_flight: self.in_flight, renewed: self.renewed, ..Self::default() }
     }
 
-    pub(crate) fn report(&self) -> StapleReport {
-        let until = if self.until > now() { self.until } else { 0 };
-        StapleReport { until, next_attempt: self.at, error: self.error.clone() }
+    /// Returns true if the authority has revoked the certificate.
+    pub(crate) fn is_revoked(&self) -> bool {
+        self.fault == Some(StapleFault::Revoked)
     }
 
-    /// Notes an outcome. Returns true if a new certificate has to be ordered, because the present one is revoked.
-    pub(crate) fn note(&mut self, outcome: StapleOutcome) -> bool {
-        let now = now();
+    /// The state for the status output. `order_at` is the time at which a new certificate is ordered if the present
+    /// one is revoked.
+    pub(crate) fn report(&self, order_at: i64, now: i64) -> StapleReport {
+        let until = if self.until > now { self.until } else { 0 };
+        let error = self.fault.as_ref().map(|fault| match fault {
+            StapleFault::Revoked => revocation(order_at, now),
+            StapleFault::Failed(error) => error.clone(),
+        });
+        StapleReport { until, next_attempt: self.at, error }
+    }
+
+    /// Notes an outcome.
+    pub(crate) fn note(&mut self, outcome: StapleOutcome, now: i64) -> StapleConsequence {
         self.in_flight = false;
         match outcome {
             StapleOutcome::Holds { staple, .. } => {
                 *self = Self { at: next(&staple, now), until: staple.until, ..self.renewed() };
-                false
             }
-            StapleOutcome::Moot => {
-                *self = Self { at: now + MOOT_AGAIN, ..self.renewed() };
-                false
-            }
+            StapleOutcome::Moot => *self = Self { at: now + MOOT_AGAIN, ..self.renewed() },
             StapleOutcome::Revoked => {
                 let is_due = self.renewed.saturating_add(REVOKED_AGAIN) <= now;
                 self.renewed = if is_due { now } else { self.renewed };
-                self.at = now + REVOKED_AGAIN;
+                self.at = self.renewed.saturating_add(REVOKED_AGAIN);
                 self.until = 0;
-                self.error =
-                    Some("the authority has revoked the certificate; a new one is ordered".to_owned());
-                is_due
+                self.fault = Some(StapleFault::Revoked);
+                if is_due {
+                    return StapleConsequence::Order;
+                }
             }
             StapleOutcome::Failed(error) => {
                 self.failures = self.failures.saturating_add(1);
                 self.at = now + pause(FailureKind::Local, self.failures).as_secs() as i64;
-                self.error = Some(error);
-                false
+                self.fault = Some(StapleFault::Failed(error));
             }
         }
+        StapleConsequence::Stays
     }
+}
+
+/// The message about a revoked certificate, after which a new one is ordered at `order_at`.
+pub(crate) fn revocation(order_at: i64, now: i64) -> String {
+    let when = match order_at.saturating_sub(now) {
+        ..=0 => "now".to_owned(),
+        seconds @ 1..120 => format!("in {seconds} s"),
+        seconds @ 120..7200 => format!("in {} min", seconds / 60),
+        seconds => format!("in {} hours", seconds / 3600),
+    };
+    format!("the authority has revoked the certificate; a new one is ordered {when}")
 }
 
 /// The time of the next request after a response: in the middle of its life.
 fn next(staple: &Staple, now: i64) -> i64 {
-    let middle = staple.from + (staple.until - staple.from) / 2;
-    middle.max(now + ((staple.until - now) / 4).clamp(1, LATE_MOST))
+    middle(staple).max(now + ((staple.until - now) / 4).clamp(1, LATE_MOST))
+}
+
+fn middle(staple: &Staple) -> i64 {
+    staple.from + (staple.until - staple.from) / 2
 }
 
 /// Looks at the stored response for a certificate, and fetches another one if it is due.
-pub(crate) async fn look(automatic: &Automatic, name: &str) -> StapleOutcome {
+///
+/// `clock` tells the time, seconds since 1970, since a responder may take a while to answer.
+pub(crate) async fn look(automatic: &Automatic, name: &str, clock: impl Fn() -> i64) -> StapleOutcome {
     let certificate = automatic.certificate(name).certificate;
     let subject = || read(&certificate).ok().and_then(|pem| StapleSubject::of_pem(&pem));
     let Some(asked) = subject() else { return StapleOutcome::Moot };
     let file = staple_file(&certificate);
     // Another process with this storage, or an earlier one, may have fetched it.
     if let Ok(stored) = read(&file)
-        && let Ok(staple) = asked.judge(&stored, now())
+        && let Ok(staple) = asked.judge(&stored, clock())
         && !staple.is_revoked
-        && staple.from + (staple.until - staple.from) / 2 > now()
+        && middle(&staple) > clock()
     {
         return StapleOutcome::Holds { staple, is_new: false };
     }
@@ -118,7 +158,7 @@ pub(crate) async fn look(automatic: &Automatic, name: &str) -> StapleOutcome {
     if subject().as_ref() != Some(&asked) {
         return StapleOutcome::Moot;
     }
-    match asked.judge(&response, now()) {
+    match asked.judge(&response, clock()) {
         Ok(Staple { is_revoked: true, .. }) => {
             // A failure does no harm: a response that says so is not sent.
             let _ = std::fs::remove_file(&file);
@@ -168,30 +208,83 @@ mod tests {
         assert_eq!(next(&long, 600_000), 603_600);
     }
 
-    #[test]
-    fn a_revoked_certificate_is_replaced_at_most_once_an_hour() {
-        let mut state = StapleState { in_flight: true, ..StapleState::default() };
-        assert!(state.note(StapleOutcome::Revoked));
-        assert!(!state.in_flight);
-        let mut state = state.renewed();
-        assert!(!state.note(StapleOutcome::Revoked), "the next one is revoked, too");
-        // The look at the first certificate may end after the second one has arrived, which needs a look of its own.
-        state.note(StapleOutcome::Moot);
-        assert!(state.at <= now() + MOOT_AGAIN);
-        state.renewed -= REVOKED_AGAIN;
-        assert!(state.note(StapleOutcome::Revoked));
+    /// The time at which these tests begin.
+    const START: i64 = 1_800_000_000;
+
+    fn response(from: i64, until: i64) -> StapleOutcome {
+        StapleOutcome::Holds { staple: Staple { is_revoked: false, from, until }, is_new: true }
+    }
+
+    fn failure() -> StapleOutcome {
+        StapleOutcome::Failed("away".to_owned())
     }
 
     #[test]
-    fn failures_are_told_and_pauses_grow() {
+    fn a_responder_that_is_away_is_asked_less_and_less() {
+        let mut state = StapleState { in_flight: true, ..StapleState::default() };
+        assert_eq!(state.note(response(START - 100, START + 900), START), StapleConsequence::Stays);
+        assert!(!state.in_flight);
+        assert_eq!(state.at, START + 400);
+        assert_eq!(state.report(0, START + 899).until, START + 900);
+
+        // Each look happens when it is due.
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            let now = state.at;
+            assert_eq!(state.note(failure(), now), StapleConsequence::Stays);
+            pauses.push(state.at - now);
+        }
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600, 3600]);
+        let told = state.report(0, START + 899);
+        assert_eq!(
+            (told.until, told.error.as_deref()),
+            (START + 900, Some("away")),
+            "the old one still holds"
+        );
+        assert_eq!(told.next_attempt, state.at);
+        assert_eq!(state.report(0, START + 900).until, 0, "and now it does not");
+
+        let now = state.at;
+        state.note(response(now, now + 1000), now);
+        let told = state.report(0, now);
+        assert_eq!((told.until, told.error, told.next_attempt), (now + 1000, None, now + 500));
+        // The next failure is a first one again.
+        state.note(failure(), now + 500);
+        assert_eq!(state.at, now + 510);
+    }
+
+    #[test]
+    fn a_revoked_certificate_is_replaced_at_most_once_an_hour() {
         let mut state = StapleState::default();
-        assert!(!state.note(StapleOutcome::Failed("away".into())));
-        let first = state.at;
-        state.note(StapleOutcome::Failed("away".into()));
-        assert!(state.at > first);
-        assert_eq!(state.report().error.as_deref(), Some("away"));
-        let staple = Staple { is_revoked: false, from: now() - 10, until: now() + 90 };
-        state.note(StapleOutcome::Holds { staple, is_new: true });
-        assert_eq!((state.report().error, state.report().until), (None, staple.until));
+        assert_eq!(state.note(StapleOutcome::Revoked, START), StapleConsequence::Order);
+        // The new certificate arrives, and is revoked as well.
+        let mut state = state.renewed();
+        assert_eq!((state.at, state.is_revoked()), (0, false));
+        assert_eq!(state.note(StapleOutcome::Revoked, START + 600), StapleConsequence::Stays);
+        assert!(state.is_revoked());
+        assert_eq!(state.at, START + REVOKED_AGAIN, "an hour after the first order");
+        assert_eq!(state.note(StapleOutcome::Revoked, START + REVOKED_AGAIN), StapleConsequence::Order);
+        assert_eq!(state.at, START + 2 * REVOKED_AGAIN);
+    }
+
+    #[test]
+    fn a_look_that_a_new_certificate_has_overtaken_is_repeated_soon() {
+        let mut state = StapleState { in_flight: true, ..StapleState::default() };
+        assert_eq!(state.note(StapleOutcome::Moot, START), StapleConsequence::Stays);
+        assert_eq!((state.at, state.in_flight), (START + MOOT_AGAIN, false));
+        // Its limit of orders stays.
+        state.note(StapleOutcome::Revoked, START);
+        state.note(StapleOutcome::Moot, START + 1);
+        assert_eq!(state.note(StapleOutcome::Revoked, START + 2), StapleConsequence::Stays);
+    }
+
+    #[test]
+    fn a_revocation_tells_when_a_new_certificate_is_ordered() {
+        let mut state = StapleState::default();
+        state.note(StapleOutcome::Revoked, START);
+        let told = |at: i64| state.report(at, START).error.unwrap();
+        assert!(told(START - 5).ends_with("a new one is ordered now"), "{}", told(START - 5));
+        assert!(told(START + 90).ends_with("a new one is ordered in 90 s"));
+        assert!(told(START + 3000).ends_with("a new one is ordered in 50 min"));
     }
 }
