@@ -7,6 +7,7 @@
 //! name of the value, with `_` for `-`. The values named in [`VARIABLES`] together form one map, `vars`.
 
 mod facts;
+mod of_request;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use foregate_rules::{
 };
 
 use self::facts::{ExchangeFacts, Numbers, is_of_path};
+pub use self::of_request::request_expression;
 
 /// The names of the values with entries that form the map `vars`, in the order of their phases. A later value has all
 /// entries of the earlier ones. Expressions may use `vars` already in the phase that writes the first value: the step

@@ -34,7 +34,7 @@ pub use self::access_log::{
     TemplatePart,
 };
 use self::automatic::IssuedBy;
-pub use self::balance::{Balance, HashBy};
+pub use self::balance::{Balance, HashBy, HashExpression};
 pub use foregate_io::{EngineChoice, io_uring};
 
 pub use self::cache::{CacheDisk, CacheReserve, CacheSettings, CacheStore, RouteCache};

@@ -18,7 +18,7 @@ use crate::limits::budget::BudgetShare;
 use crate::limits::spool::Spool;
 use crate::link::start::SharedStart;
 use crate::message::request::Request;
-use crate::message::response::Response;
+use crate::message::response::{Nothing, Response};
 use crate::proxy::Config;
 use crate::random;
 use crate::routing::HostId;
@@ -298,8 +298,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn response_fields(&self) -> &dyn Fields {
-        static NOTHING: OnceLock<crate::message::response::Nothing> = OnceLock::new();
-        if self.has_response() { &*self.response } else { NOTHING.get_or_init(Default::default) }
+        if self.has_response() { &*self.response } else { &Nothing }
     }
 
     fn response_body(&self) -> (&[u8], bool) {

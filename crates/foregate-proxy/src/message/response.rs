@@ -118,16 +118,26 @@ impl FieldsMut for Response {
     }
 }
 
-/// No fields: a placeholder before there is a response.
+/// No fields: a placeholder where there is no head. It stays empty, whatever is set.
 #[derive(Debug, Default)]
-pub(crate) struct Nothing(HeaderList);
+pub(crate) struct Nothing;
 
 impl Fields for Nothing {
     fn count(&self) -> usize {
-        self.0.len()
+        0
     }
 
     fn field(&self, _: usize) -> Option<(&[u8], &[u8])> {
         None
     }
+}
+
+impl FieldsMut for Nothing {
+    fn append(&mut self, _: &[u8], _: &[u8]) {}
+
+    fn set(&mut self, _: &[u8], _: &[u8]) {}
+
+    fn remove(&mut self, _: &[u8]) {}
+
+    fn retain(&mut self, _: &mut dyn FnMut(&[u8], &[u8]) -> bool) {}
 }

@@ -1,5 +1,11 @@
 //! How requests are spread over the servers of an upstream.
 
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use foregate_module::Expression;
+
 /// A method of balancing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Balance {
@@ -35,4 +41,36 @@ pub enum HashBy {
     Header(Box<str>),
     /// The value of a cookie, by its name.
     Cookie(Box<str>),
+    /// The value of an expression.
+    Expression(HashExpression),
+}
+
+/// An expression over the request in the form in which the server gets it, and over the client's address. Expressions
+/// with the same text are equal, because they read nothing else.
+#[derive(Clone)]
+pub struct HashExpression {
+    /// The text of the expression.
+    pub text: Arc<str>,
+    /// The compiled text.
+    pub value: Arc<dyn Expression>,
+}
+
+impl PartialEq for HashExpression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for HashExpression {}
+
+impl Hash for HashExpression {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl fmt::Debug for HashExpression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HashExpression").field(&self.text).finish()
+    }
 }

@@ -68,6 +68,7 @@ fn method(balance: &Balance) -> String {
         HashBy::Target => "path and query".to_owned(),
         HashBy::Header(name) => format!("the field `{name}`"),
         HashBy::Cookie(name) => format!("the cookie `{name}`"),
+        HashBy::Expression(expression) => format!("`{}`", expression.text),
     };
     match balance {
         Balance::RoundRobin => "in turns, by weight".to_owned(),

@@ -87,6 +87,10 @@ pub(super) fn key(by: &HashBy, asked: &BalancedRequest<'_>) -> Option<u64> {
             .get_all(NameId::Cookie)
             .find_map(|field| cookie(field, name))
             .map(|value| hash(&[value])),
+        HashBy::Expression(expression) => {
+            let value = asked.evaluate(&*expression.value);
+            value.filter(|value| !value.is_empty()).map(|value| hash(&[&value]))
+        }
     }
 }
 

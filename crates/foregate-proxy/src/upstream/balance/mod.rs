@@ -8,6 +8,7 @@ mod least_requests;
 mod maglev;
 mod peak_ewma;
 mod random;
+mod request_view;
 mod round_robin;
 mod two_choices;
 

@@ -230,7 +230,7 @@ fn of_map(map: &str, text: &str) -> Result<String, Wrong> {
 }
 
 /// A text as a quoted string of the expression language.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {
         match byte {

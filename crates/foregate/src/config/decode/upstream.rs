@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::{Decoder, Item, Place, Problem};
+use foregate_modules::expressions::request_expression;
 use foregate_proxy::address::{ServerAddress, ServerAddressError, is_host_name, is_numeric};
 use foregate_proxy::settings::{
-    Balance, BufferResponses, HashBy, HedgeAfter, ProxyProtocolVersion, UpstreamProtocol, UpstreamSettings,
-    UpstreamTls,
+    Balance, BufferResponses, HashBy, HashExpression, HedgeAfter, ProxyProtocolVersion, UpstreamProtocol,
+    UpstreamSettings, UpstreamTls,
 };
 
+use super::conditions::quoted;
 use super::names::UpstreamNames;
 use super::numbers::{TIMES, set};
 use super::queueing::Queueing;
@@ -217,17 +219,26 @@ pub(super) fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
     Ok(host.into())
 }
 
-/// Reads `balance`. The properties `by` and `maglev` are allowed only with `hash`.
+/// Reads `balance`. The properties `by`, `key` and `maglev` are allowed only with `hash`.
 fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Balance> {
     let method = decoder.read(item, 0, |value| method(value::string(value)?))?;
     let by = decoder.prop(item, "by", |value| hash_by(value::string(value)?));
+    let key = decoder.prop(item, "key", |value| hash_key(value::string(value)?));
     let maglev = decoder.prop(item, "maglev", value::boolean);
-    let foreign = match (method, by, maglev) {
-        (Balance::Hash(client), by, Some(true)) => return Some(Balance::Maglev(by.unwrap_or(client))),
-        (Balance::Hash(client), by, _) => return Some(Balance::Hash(by.unwrap_or(client))),
-        (method, None, None) => return Some(method),
-        (_, Some(_), _) => ("`by` says what `balance \"hash\"` goes by", "by=..."),
-        (_, None, Some(_)) => ("`maglev` is a kind of `balance \"hash\"`", "maglev=#true"),
+    let foreign = match (method, by, key, maglev) {
+        (Balance::Hash(_), Some(_), Some(_), _) => {
+            let problem = Problem::new(Some(item.place()), "`by` and `key` both say what is hashed");
+            decoder.push(problem.help("leave one of them out"));
+            return None;
+        }
+        (Balance::Hash(client), by, key, maglev) => {
+            let by = by.or(key).unwrap_or(client);
+            return Some(if maglev == Some(true) { Balance::Maglev(by) } else { Balance::Hash(by) });
+        }
+        (method, None, None, None) => return Some(method),
+        (_, Some(_), ..) => ("`by` says what `balance \"hash\"` goes by", "by=..."),
+        (_, _, Some(_), _) => ("`key` says what `balance \"hash\"` goes by", "key=..."),
+        (_, _, _, Some(_)) => ("`maglev` is a kind of `balance \"hash\"`", "maglev=#true"),
     };
     let problem = Problem::new(Some(item.place()), foreign.0);
     decoder.push(problem.help(format!("leave it out, or write `balance \"hash\" {}`", foreign.1)));
@@ -271,7 +282,30 @@ fn hash_by(word: &str) -> Result<HashBy, Wrong> {
         None if word == "target" => Ok(HashBy::Target),
         Some(("header", name)) if is_token(name) => Ok(HashBy::Header(name.to_ascii_lowercase().into())),
         Some(("cookie", name)) if is_token(name) => Ok(HashBy::Cookie(name.into())),
-        _ => Err(Wrong::new("expected \"client\", \"path\", \"target\", \"header:NAME\" or \"cookie:NAME\"")),
+        Some(("query", name)) if !name.is_empty() => {
+            hash_key(&format!("http.request.uri.args[{}][0]", quoted(name)))
+        }
+        _ => {
+            let wrong = Wrong::new(
+                "expected \"client\", \"path\", \"target\", \"header:NAME\", \"cookie:NAME\" or \"query:NAME\"",
+            );
+            let is_expression = word.contains(['.', '(', '[']);
+            Err(if is_expression { wrong.help("an expression is written as `key=`") } else { wrong })
+        }
+    }
+}
+
+/// Reads the expression that `balance "hash"` goes by.
+fn hash_key(text: &str) -> Result<HashBy, Wrong> {
+    match request_expression(text) {
+        Ok(value) => Ok(HashBy::Expression(HashExpression { text: text.into(), value })),
+        Err(mistake) => {
+            let wrong = Wrong::new(format!("at byte {}: {}", mistake.span.start, mistake.message));
+            Err(match mistake.help {
+                Some(help) => wrong.help(help),
+                None => wrong,
+            })
+        }
     }
 }
 
