@@ -4,12 +4,13 @@
 //! This module knows no client and no exchange: an [`Asker`] provides the request and moves its
 //! body. Interim responses are events.
 
+mod hanging;
 mod second;
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
@@ -18,7 +19,7 @@ use super::admission::enter;
 use super::attempts::Attempts;
 use super::authentication;
 use super::balance::BalancedRequest;
-use super::judging::{LOOK_AGAIN, look_again};
+use super::judging::LOOK_AGAIN;
 use super::members::{ActiveRequest, Upstream};
 use super::opening::OpeningTerms;
 use super::origin::Origin;
@@ -114,6 +115,17 @@ pub struct Ask<'a> {
     /// The time of the next check whether the server hangs, in milliseconds after the attempt began; 0
     /// before the first check.
     pub(super) look_at: u32,
+    /// True if the request was sent to a second server as well, because the first one may hang.
+    pub(super) is_doubled: bool,
+}
+
+/// The result of waiting for the head of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadWait {
+    /// The head is there.
+    Arrived,
+    /// The server may hang, and the request may be sent to a second server as well.
+    InDoubt,
 }
 
 /// The place of a request among those in flight to an upstream.
@@ -167,6 +179,7 @@ impl<'a> Ask<'a> {
             interim: 0,
             opened: 0,
             look_at: 0,
+            is_doubled: false,
         }
     }
 
@@ -275,10 +288,14 @@ impl<'a> Ask<'a> {
             self.send_head(asker).await?;
             asker.begin_body(clock::now());
         }
-        match self.hedge_at(asker) {
-            None => poll_fn(|cx| self.poll_head(cx, asker)).await?,
+        let mut hedge_at = self.hedge_at(asker);
+        if hedge_at.is_none() && poll_fn(|cx| self.poll_head(cx, asker)).await? == HeadWait::InDoubt {
+            self.is_doubled = true;
+            hedge_at = Some(self.began);
+        }
+        if let Some(at) = hedge_at {
             // Boxed, because few requests need it, and it would enlarge the future of every request.
-            Some(at) => Box::pin(self.hedged_head(asker, at)).await?,
+            Box::pin(self.hedged_head(asker, at)).await?;
         }
         if self.rules.is_some() && asker.heads().1.status >= 200 && self.is_unwanted(asker) {
             return Err(Error::Unwanted);
@@ -341,7 +358,7 @@ impl<'a> Ask<'a> {
         let (server, fresh) =
             self.attempts.begin(upstream, asked, bound, now).ok_or_else(|| upstream.without_server())?;
         (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
-        self.interim = 0;
+        (self.interim, self.is_doubled) = (0, false);
         let repeats = request.is_repeatable();
         let until = self.rules.as_mut().and_then(|rules| rules.begin(request, repeats, now));
         if let Some(spans) = &mut self.spans
@@ -434,13 +451,13 @@ impl<'a> Ask<'a> {
     }
 
     /// Waits for the head of a response while the body of the request is on its way.
-    fn poll_head<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
+    fn poll_head<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<HeadWait, Error>> {
         let Some(origin) = &mut self.origin else { return Poll::Ready(Err(Error::Internal)) };
         // While the asker has no room for the head, the head is not read.
         if asker.poll_body(cx, &mut origin.link)?
             && let Poll::Ready(result) = origin.poll_head(cx, &self.upstream.connections, asker.heads().1)
         {
-            return Poll::Ready(result);
+            return Poll::Ready(result.map(|()| HeadWait::Arrived));
         }
         if let Some(until) = self.rules.as_ref().and_then(|rules| rules.until)
             && asker.poll_until(cx, until).is_ready()
@@ -448,30 +465,9 @@ impl<'a> Ask<'a> {
             return Poll::Ready(Err(Error::TryTimeout));
         }
         if let Poll::Ready(result) = asker.poll_deadline(cx, &self.upstream.settings) {
-            return Poll::Ready(result);
+            return Poll::Ready(result.map(|()| HeadWait::Arrived));
         }
         self.poll_hanging(cx, asker)
-    }
-
-    /// Ready with an error when the server hangs while the attempt has no part of a response.
-    fn poll_hanging<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
-        let Some(first_look) = self.upstream.judge.first_look().filter(|_| !self.terms.authenticates) else {
-            return Poll::Pending;
-        };
-        loop {
-            let look_at = match self.look_at {
-                0 => self.opened_at() + first_look,
-                after => self.began + Duration::from_millis(after.into()),
-            };
-            ready!(asker.poll_until(cx, look_at));
-            let now = self.upstream.clock.now();
-            let waited = now.saturating_duration_since(self.began);
-            self.look_at = u32::try_from((waited + look_again(waited)).as_millis()).unwrap_or(u32::MAX);
-            let hangs = self.attempts.last().is_some_and(|server| self.upstream.judge.hangs(server, now));
-            if hangs && self.origin.as_ref().is_some_and(|origin| !origin.has_begun()) {
-                return Poll::Ready(Err(Error::OriginHangs));
-            }
-        }
     }
 
     /// Moves the rest of the request's body.

@@ -24,6 +24,10 @@ const PATIENCE_AT_FIRST: Duration = Duration::from_secs(2);
 /// The fewest requests that must wait at a server for it to count as hanging, because a single request may
 /// just take long. With exactly this number of waiting requests, the server has twice the usual time.
 const WAITING_LEAST: u32 = 2;
+/// While fewer answers are known than [`ANSWERS_LEAST`], but at least one: a server may hang if it is silent for this many
+/// times the slowest of them, and for at least [`DOUBT_LEAST`].
+const DOUBT_FACTOR: u32 = 2 * PATIENCE_FACTOR;
+const DOUBT_LEAST: Duration = Duration::from_millis(500);
 /// The smallest difference of latencies by which a server counts as slower than the others.
 const SLOWER_LEAST: Duration = Duration::from_millis(10);
 
@@ -364,6 +368,29 @@ impl ServerJudge {
                 micros => Some(Duration::from_micros(micros)),
             },
         }
+    }
+
+    /// Returns true if a server may hang: few requests wait at it, perhaps a single one, so the request may be slow instead.
+    /// The server is not ejected; whether another server answers the same request sooner will tell.
+    pub(super) fn may_hang(&self, server: usize, now: Instant) -> bool {
+        let Some(server) = self.servers.get(server) else { return false };
+        let patience = match self.patience() {
+            PATIENCE_AT_FIRST => self.doubt(),
+            known => known,
+        };
+        let is_well = |other: &Server| {
+            other.number != server.number
+                && other.record.is_up(now)
+                && other.record.health.failures() == 0
+                && other.record.silence(now) < patience
+        };
+        server.record.silence(now) >= patience && self.servers.iter().any(is_well)
+    }
+
+    /// The patience while few answers are known.
+    fn doubt(&self) -> Duration {
+        let slowest = self.latencies().percentile(100);
+        slowest.map_or(PATIENCE_AT_FIRST, |slowest| slowest.saturating_mul(DOUBT_FACTOR).max(DOUBT_LEAST))
     }
 
     /// Returns true if a server hangs: it answers none of its waiting requests, while other servers do answer. A server that

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use foregate_wire::BodyLength;
 
-use super::{Ask, Asker};
+use super::{Ask, Asker, HeadWait};
 use crate::error::Error;
 use crate::time::clock;
 use crate::upstream::hedge::{Hedged, HedgedAttempt};
@@ -17,27 +17,33 @@ impl<'a> Ask<'a> {
     /// The time at which the request is also sent to a second server; `None` if it may not be.
     pub(super) fn hedge_at<A: Asker>(&self, asker: &mut A) -> Option<Instant> {
         let after = self.upstream.judge.hedge_after()?;
+        self.is_fit_for_two(asker).then_some(self.began + after)
+    }
+
+    /// Returns true if two servers may get the request at the same time.
+    pub(super) fn is_fit_for_two<A: Asker>(&self, asker: &mut A) -> bool {
         let (request, terms) = (asker.heads().0, &self.terms);
-        let may = request.is_repeatable()
+        request.is_repeatable()
             && request.length.is_empty()
             && request.upgrade.is_none()
             && request.verbatim.is_none()
             && self.interim == 0
             && !terms.authenticates
-            && self.upstream.settings.send_proxy.is_none();
-        may.then_some(self.began + after)
+            && self.upstream.settings.send_proxy.is_none()
     }
 
     /// Waits for the head of a response. At the time `at`, the request is also sent to a second server, and the first
     /// final response counts.
     pub(super) async fn hedged_head<A: Asker>(&mut self, asker: &mut A, at: Instant) -> Result<(), Error> {
         let first = poll_fn(|cx| match self.poll_head(cx, asker) {
+            Poll::Ready(Ok(HeadWait::InDoubt)) => Poll::Ready(None),
             Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending => asker.poll_until(cx, at).map(|()| None),
         });
         if let Some(result) = first.await {
-            return result;
+            return result.map(|_| ());
         }
+        self.is_doubled = true;
         if let Some(mut second) = self.begin_second(asker) {
             match poll_fn(|cx| self.poll_both(cx, asker, &mut second)).await {
                 Hedged::First(result) => return result,
@@ -49,7 +55,7 @@ impl<'a> Ask<'a> {
                 Hedged::SecondFailed => {}
             }
         }
-        poll_fn(|cx| self.poll_head(cx, asker)).await
+        poll_fn(|cx| self.poll_head(cx, asker)).await.map(|_| ())
     }
 
     /// Begins an attempt at another server in parallel to the present one, if there is another server and the budget
@@ -109,12 +115,19 @@ impl<'a> Ask<'a> {
     /// Ends the first attempt, because the second server has responded first.
     fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin) {
         let (upstream, now) = (self.upstream, clock::now());
+        let (winner, began) = second.has_won();
         if let (Some(mut loser), Some(server)) = (self.origin.take(), self.attempts.last()) {
-            upstream.judge.lost(server, self.began, now);
+            // If the second server has not been much quicker, the request takes long, not the first server.
+            let was_quick =
+                2 * now.saturating_duration_since(began) < now.saturating_duration_since(self.began);
+            if was_quick && upstream.judge.may_hang(server, now) {
+                upstream.judge.attempt_failed(server, &loser, self.began, now, &Error::OriginHangs);
+            } else {
+                upstream.judge.lost(server, self.began, now);
+            }
             loser.link.abort();
         }
-        let (server, began) = second.has_won();
-        self.attempts.second_has_won(server);
+        self.attempts.second_has_won(winner);
         (self.began, self.opened, self.look_at, self.first_byte) = (began, 0, 0, None);
         self.reused = Some(origin.reused);
         self.origin = Some(origin);

@@ -1,0 +1,58 @@
+//! Servers that hang while a request waits for them.
+
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use super::{Ask, Asker, HeadWait};
+use crate::error::Error;
+use crate::upstream::judging::look_again;
+use crate::upstream::origin::Origin;
+use crate::upstream::retry::RetryCause;
+
+impl Ask<'_> {
+    /// Ready with an error when the server hangs while the attempt has no part of a response, and without one when it may
+    /// hang and the request may be sent to a second server as well.
+    pub(super) fn poll_hanging<A: Asker>(
+        &mut self,
+        cx: &mut Context<'_>,
+        asker: &mut A,
+    ) -> Poll<Result<HeadWait, Error>> {
+        let Some(first_look) = self.upstream.judge.first_look().filter(|_| !self.terms.authenticates) else {
+            return Poll::Pending;
+        };
+        loop {
+            let look_at = match self.look_at {
+                0 => self.opened_at() + first_look,
+                after => self.began + Duration::from_millis(after.into()),
+            };
+            ready!(asker.poll_until(cx, look_at));
+            let now = self.upstream.clock.now();
+            let waited = now.saturating_duration_since(self.began);
+            self.look_at = u32::try_from((waited + look_again(waited)).as_millis()).unwrap_or(u32::MAX);
+            let Some(server) = self.attempts.last() else { continue };
+            let hangs = self.upstream.judge.hangs(server, now);
+            if self.origin.as_ref().is_none_or(Origin::has_begun) {
+                continue;
+            }
+            if hangs {
+                return Poll::Ready(Err(Error::OriginHangs));
+            }
+            if !self.is_doubled && self.upstream.judge.may_hang(server, now) && self.may_double(asker, now) {
+                return Poll::Ready(Ok(HeadWait::InDoubt));
+            }
+        }
+    }
+
+    /// Returns true if the request may be sent to a second server because the first one may hang. The conditions are
+    /// those for a further attempt after a timeout; the budget is asked when the second attempt begins.
+    fn may_double<A: Asker>(&self, asker: &mut A, now: Instant) -> bool {
+        let may_follow = || match &self.rules {
+            None => self.attempts.has_another(self.upstream, now),
+            Some(rules) => {
+                let cause = RetryCause::Error(Error::OriginHangs);
+                rules.has_another(cause, &self.attempts, self.upstream, now)
+            }
+        };
+        self.is_fit_for_two(asker) && may_follow()
+    }
+}
