@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foregate_module::Source;
 use foregate_wire::{BodyLength, Method, NameId};
 
 use super::bodies::sweep;
@@ -14,6 +15,7 @@ use crate::error::Error;
 use crate::link::ahead::AheadFiles;
 use crate::link::start::Front;
 use crate::link::{AheadLink, Link, LinkError};
+use crate::message::grpc;
 use crate::settings::BufferResponses;
 use crate::spans::{SpanId, traceparent};
 use crate::upstream::Origin;
@@ -36,6 +38,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, source: BodySource) -> Step
 
 fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
     let (head, status) = (exchange.request.head.method == Method::Head, exchange.response.status);
+    let mut of_grpc = false;
     let (origin, length) = match source {
         BodySource::Origin(origin, length) => {
             let may_have_trailers = length == BodyLength::Chunked || origin.link.is_h2();
@@ -48,6 +51,12 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
             (Some(Sender::Origin(origin)), length)
         }
         BodySource::Cached(link, length) => (Some(Sender::Held(link)), length),
+        BodySource::Bytes(body) if is_error_for_grpc(exchange) => {
+            of_grpc = true;
+            grpc::make_trailers_only(exchange.response, &body);
+            exchange.down.download.replace(None);
+            (None, BodyLength::Empty)
+        }
         BodySource::Bytes(body) => {
             let length = body.len() as u64;
             if head {
@@ -87,10 +96,28 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
     if may_not_come || origin.is_none() && !exchange.down.upload.is_done() {
         exchange.down.upload.give_up();
     }
-    match send_head(exchange, length) {
+    let sent = send_head(exchange, length);
+    if of_grpc {
+        // The log, the metrics and the steps of the phase `log` see the status of the error.
+        (exchange.response.status, exchange.record.status) = (status, Some(status));
+    }
+    match sent {
         Ok(()) => Step::Transfer(origin),
         Err(error) => give_up(exchange, origin.and_then(Sender::origin), Error::Client(error)),
     }
+}
+
+/// Returns true if the response is an error that this proxy or a module's step reports to a client of gRPC. A route's
+/// `respond` says what it says, and origins and caches know the protocol of their clients.
+fn is_error_for_grpc(exchange: &Exchange<'_>) -> bool {
+    let is_made_for_an_error = match &exchange.modules.run {
+        Some(run) => matches!(run.facts.source, Source::Error(_) | Source::Step { .. }),
+        None => exchange.record.error.is_some(),
+    };
+    is_made_for_an_error
+        && exchange.response.status >= 400
+        && exchange.down.client.link.is_h2()
+        && grpc::is_call(&exchange.request.head)
 }
 
 /// Sends the head that accepts the tunnel, and turns both connections into byte streams.
