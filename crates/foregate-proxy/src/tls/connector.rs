@@ -9,6 +9,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{ClientConfig, WebPkiServerVerifier};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::SingleCertAndKey;
 use rustls::{AlertDescription, DigitallySignedStruct, Error as RustlsError, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
@@ -17,7 +18,7 @@ use super::alpn::Alpn;
 use super::crypto::{provider, sha256};
 use super::policy::read_authorities;
 use super::store::TlsError;
-use super::store::{read_chain, read_file, read_key};
+use super::store::{read_file, read_pair};
 use crate::settings::{UpstreamProtocol, UpstreamTls};
 
 /// A connection to an origin after its handshake.
@@ -133,9 +134,7 @@ impl Connector {
                 for file in [&files.certificate, &files.key] {
                     digest.extend_from_slice(&sha256(&read_file(file)?));
                 }
-                builder
-                    .with_client_auth_cert(read_chain(&files.certificate)?, read_key(&files.key)?)
-                    .map_err(|error| TlsError::new(&files.key, error, CLIENT_KEY_FIX))?
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(read_pair(files)?)))
             }
         };
         let offered: &[&[u8]] = match protocol {
@@ -231,8 +230,6 @@ impl Refusal {
 /// The problem if a server shows the certificate of an authority, as `openssl req -x509` makes one by default.
 const CA_AS_SERVER: &str = "it is the certificate of an authority (CA:TRUE), which no server may show: make one with \
      `openssl req -x509 -addext basicConstraints=critical,CA:FALSE ...`, or have the authority sign one for the server";
-
-const CLIENT_KEY_FIX: &str = "give the PEM key that the certificate was issued for";
 
 const NO_ROOTS: &str =
     "the system has no authorities to trust, so that no certificate of a server can be checked";

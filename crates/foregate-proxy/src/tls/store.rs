@@ -10,9 +10,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, SubjectPublicKeyInfoDer};
 use rustls::sign::CertifiedKey;
-use rustls::{Error as RustlsError, InconsistentKeys};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::keeper::CertificateKeeper;
@@ -324,31 +323,43 @@ impl Certificate {
 
 impl LoadedPair {
     fn read(files: &CertificateFiles, clock: Clock) -> Result<Self, TlsError> {
-        let chain = read_chain(&files.certificate)?;
-        let key = read_key(&files.key)?;
-        let signer = super::crypto::provider().key_provider.load_private_key(key).map_err(|error| {
-            TlsError::new(&files.key, format!("the private key cannot be used: {error}"), KEY_FIX)
-        })?;
-        let names = chain.first().and_then(CertificateNames::read).map(Arc::new).ok_or_else(|| {
+        let key = read_pair(files)?;
+        let names = key.cert.first().and_then(CertificateNames::read).map(Arc::new).ok_or_else(|| {
             TlsError::new(&files.certificate, "the first certificate is malformed", CHAIN_FIX)
         })?;
-        let key = CertifiedKey::new(chain, signer);
-        match key.keys_match() {
-            // Some signers do not reveal their public key, so it cannot be compared. A wrong key then
-            // shows at the first handshake.
-            Ok(()) | Err(RustlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
-            Err(_) => {
-                let problem = format!(
-                    "the private key does not belong to the certificate in {}",
-                    files.certificate.display()
-                );
-                let fix = if fits_further_down(&key) { LEAF_FIRST_FIX } else { OTHER_KEY_FIX };
-                return Err(TlsError::new(&files.key, problem, fix));
-            }
-        }
         let stapled = read_stapled(&files.certificate, &key, clock);
         Ok(Self { key: Arc::new(key), names, stapled })
     }
+}
+
+/// Reads a certificate chain and its key. The public keys alone decide whether they belong together: the comparison of
+/// rustls would refuse a certificate that only its verifier does not accept, such as one of X.509 version 1, although
+/// other peers may accept it.
+pub(super) fn read_pair(files: &CertificateFiles) -> Result<CertifiedKey, TlsError> {
+    let chain = read_chain(&files.certificate)?;
+    let key = read_key(&files.key)?;
+    let signer = super::crypto::provider().key_provider.load_private_key(key).map_err(|error| {
+        TlsError::new(&files.key, format!("the private key cannot be used: {error}"), KEY_FIX)
+    })?;
+    // Some signers do not reveal their public key, so it cannot be compared. A wrong key then shows at the first handshake.
+    if let Some(public) = signer.public_key() {
+        let mut owners = chain.iter().map(|certificate| has_key(certificate, &public));
+        if owners.next() != Some(true) {
+            let problem = format!(
+                "the private key does not belong to the certificate in {}",
+                files.certificate.display()
+            );
+            let fix = if owners.any(|is_owner| is_owner) { LEAF_FIRST_FIX } else { OTHER_KEY_FIX };
+            return Err(TlsError::new(&files.key, problem, fix));
+        }
+    }
+    Ok(CertifiedKey::new(chain, signer))
+}
+
+/// Returns true if the certificate was issued for this public key.
+fn has_key(certificate: &CertificateDer<'_>, public: &SubjectPublicKeyInfoDer<'_>) -> bool {
+    X509Certificate::from_der(certificate)
+        .is_ok_and(|(_, certificate)| certificate.tbs_certificate.subject_pki.raw == public.as_ref())
 }
 
 /// The key with the OCSP response next to its certificate. `None` if there is none that holds: then handshakes have
@@ -379,14 +390,6 @@ fn read_stapled(certificate: &Path, key: &CertifiedKey, clock: Clock) -> Option<
 /// Seconds since 1970.
 fn seconds(clock: Clock) -> i64 {
     i64::try_from(clock.unix()).unwrap_or(i64::MAX)
-}
-
-/// Returns true if the key belongs to a certificate after the first one.
-fn fits_further_down(key: &CertifiedKey) -> bool {
-    let alone = |certificate: &CertificateDer<'static>| {
-        CertifiedKey::new(vec![certificate.clone()], Arc::clone(&key.key)).keys_match().is_ok()
-    };
-    key.cert.iter().skip(1).any(alone)
 }
 
 const OTHER_KEY_FIX: &str = "put the key that the certificate was issued for";

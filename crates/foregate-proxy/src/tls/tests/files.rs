@@ -1,5 +1,10 @@
 //! Certificates and keys in files: read, watched, and refused with advice.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::der::{DerReader, SEQUENCE, element, explicit, sequence};
+use super::store::read_pair;
 use super::*;
 
 #[tokio::test]
@@ -69,6 +74,45 @@ fn errors_name_the_file_and_the_way_out() {
     assert!(file == a.certificate && text.contains("no usable private key"), "{text}");
     let (file, text) = error(Path::new("/nonexistent.pem"), &a.key);
     assert!(file == Path::new("/nonexistent.pem") && text.contains("check the path"), "{text}");
+}
+
+/// The certificate without the version and the extensions, as X.509 version 1 has it. Its signature no longer holds.
+fn as_version_1(certificate: &CertificateDer<'_>) -> Vec<u8> {
+    let mut certificate = DerReader::new(certificate);
+    let mut parts = DerReader::new(certificate.next().unwrap().content);
+    let mut fields = DerReader::new(parts.next().unwrap().content);
+    let mut kept = Vec::new();
+    while let Some(field) = fields.next() {
+        if ![explicit(0), explicit(3)].contains(&field.tag) {
+            kept.extend_from_slice(field.whole);
+        }
+    }
+    let (algorithm, signature) = (parts.next().unwrap(), parts.next().unwrap());
+    sequence(&[&element(SEQUENCE, &kept), algorithm.whole, signature.whole])
+}
+
+/// The verifier of rustls does not read version 1, but other clients may accept it.
+#[test]
+fn a_certificate_of_version_1_belongs_to_its_key() {
+    let folder = Folder::new();
+    let files = folder.certificate("a", &["a.test"]);
+    let other = folder.certificate("b", &["b.test"]);
+    let encoded = STANDARD.encode(as_version_1(&der(&files)));
+    let version_1 = format!("-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n");
+    folder.write("a.pem", &version_1);
+    let pair = read_pair(&files).unwrap();
+    assert!(rustls::server::ParsedCertificate::try_from(&pair.cert[0]).is_err());
+    CertificateStore::new().load(&files).unwrap();
+    let with_it = UpstreamTls { certificate: Some(files.clone()), verify: false, ..UpstreamTls::default() };
+    Connector::new(&with_it, UpstreamProtocol::Http1).unwrap();
+
+    let error = |certificate: &str, key: &Path| {
+        let certificate = folder.write("c.pem", certificate);
+        read_pair(&CertificateFiles { certificate, key: key.to_owned() }).unwrap_err().to_string()
+    };
+    assert!(error(&version_1, &other.key).contains("does not belong to"));
+    let reversed = format!("{}{version_1}", fs::read_to_string(&other.certificate).unwrap());
+    assert!(error(&reversed, &files.key).contains("stands further down"));
 }
 
 /// Every oddity that PEM files have is read as OpenSSL reads it, or refused with its line.
