@@ -39,7 +39,7 @@ pub use self::signals::catch_early;
 use self::sockets::{Bound, SideSockets, SocketFile};
 pub use self::source::SettingsSource;
 use self::source::{ReloadAnswer, ReloadCause, SourceControls};
-pub use self::supervised::{Supervised, take_stdin};
+pub use self::supervised::{FailureNotice, Supervised, take_stdin};
 use crate::admin;
 pub use crate::admin::EffectiveConfiguration;
 use crate::admin::{AdminRequest, ConfigurationRefusal, GivenConfiguration};

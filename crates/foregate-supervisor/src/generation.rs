@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::binary::Binary;
 use crate::channel::{self, Channel, readiness};
-use crate::protocol::{Envelope, Order, Past, Report, Role, Stats};
+use crate::protocol::{Envelope, FAILURE_LIMIT, Order, Past, Report, Role, Stats};
 
 /// The variable that makes `foregate run` a process that serves for a supervisor: its standard
 /// input is the channel.
@@ -164,6 +164,8 @@ pub(crate) struct Generation {
     pub(crate) purges: Cell<bool>,
     /// See [`Report::Ready`].
     pub(crate) moves_cache: Cell<bool>,
+    /// See [`Report::Failed`].
+    pub(crate) failure: RefCell<Option<String>>,
     /// Its last metrics that were included in an exposition. They count if the process crashes.
     pub(crate) shown: RefCell<Option<OwnedFd>>,
     /// Becomes true when the process first reports that it is ready.
@@ -288,6 +290,7 @@ impl Generation {
             adopts: Cell::new(0),
             purges: Cell::new(false),
             moves_cache: Cell::new(false),
+            failure: RefCell::default(),
             shown: RefCell::default(),
             ready: watch::channel(false).0,
             exit: watch::channel(None).0,
@@ -320,6 +323,11 @@ impl Generation {
                     continue;
                 }
             };
+            if let Report::Failed { error } = report.body {
+                // Kept here and not as an event, so that it is known when the process is seen to have ended.
+                self.failure.replace(Some(shortened(error)));
+                continue;
+            }
             let asked = report.id.and_then(|id| self.pending.borrow_mut().remove(&id));
             match asked {
                 // The task that asked may have given up.
@@ -437,6 +445,15 @@ impl Generation {
     pub(crate) fn open_descriptors(&self) -> u64 {
         descriptors_of(self.pid.get()).unwrap_or_else(|| self.stats.borrow().open)
     }
+}
+
+/// The start of an error, at most [`FAILURE_LIMIT`] bytes.
+fn shortened(mut error: String) -> String {
+    if error.len() > FAILURE_LIMIT {
+        error.truncate(error.floor_char_boundary(FAILURE_LIMIT));
+        error.push_str(" ...");
+    }
+    error
 }
 
 /// The proportional set size of a process, bytes; `None` if this process may not read it.

@@ -15,6 +15,9 @@ pub const PROTOCOL: u32 = 1;
 /// The version of [`Bequest`].
 pub const BEQUEST: u32 = 1;
 
+/// The most bytes of the error in [`Report::Failed`]: about twenty lines.
+pub const FAILURE_LIMIT: usize = 2000;
+
 /// A message with the number of the question that it asks or answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Envelope<T> {
@@ -196,6 +199,12 @@ pub enum Report {
         /// Set if the process knows [`Order::GiveCache`] and [`Order::TakeCache`].
         #[serde(default)]
         moves_cache: bool,
+    },
+    /// The process cannot start, and is about to end.
+    Failed {
+        /// The error with its advice, for the operator. The receiver cuts a longer text off after [`FAILURE_LIMIT`]
+        /// bytes.
+        error: String,
     },
     /// Sockets that the process has bound, for the supervisor to hold. The message comes with a descriptor for each.
     Hold {

@@ -14,7 +14,7 @@ use tokio::task::spawn_local;
 use crate::binary::Binary;
 use crate::channel::DESCRIPTORS_LIMIT;
 use crate::gate::{Gate, Look, MemoryBounds, Reason, Side, Verdict};
-use crate::generation::{Generation, NoAnswer, Phase};
+use crate::generation::{Exit, Generation, NoAnswer, Phase};
 use crate::protocol::{Order, Role};
 use crate::questions::{STEP_WITHIN, connect, done, move_cache, noise, probe, stats};
 use crate::state::{State, Trial};
@@ -264,7 +264,7 @@ impl Supervisor {
                 Ok(_) => Ok(()),
                 Err(_) => Err(Reason(format!("the new version hangs: it was not ready within {patience:?}"))),
             },
-            exit = new.ended() => Err(Reason(format!("the new version ended with {exit} before it was ready"))),
+            exit = new.ended() => Err(ended_early(exit, new.failure.take())),
         }
     }
 
@@ -392,6 +392,17 @@ impl Supervisor {
         self.state.borrow_mut().held.retain(|held| held.owner != new.number);
         spawn_local(end(Rc::clone(new)));
     }
+}
+
+/// The reason if a new version ends before it is ready. `failure` is its own report, which it may not have made: a panic
+/// or a signal may have ended it, or it may be too old.
+fn ended_early(exit: Exit, failure: Option<String>) -> Reason {
+    Reason(match failure {
+        Some(failure) => format!("the new version ended with {exit} before it was ready: {failure}"),
+        None => format!(
+            "the new version ended with {exit} before it was ready; its messages are in the log of the service"
+        ),
+    })
 }
 
 /// Ends a version that is not kept. It may serve its open connections for a while.

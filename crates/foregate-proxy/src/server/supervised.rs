@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use foregate_supervisor::channel::{self, Channel, DESCRIPTORS_LIMIT, blob, read_blob};
 use foregate_supervisor::protocol::{
-    BEQUEST, Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Past, Purpose, Report, Role, Stats,
+    BEQUEST, Bequest, Envelope, FAILURE_LIMIT, HeldSocket, Item, Order, PROTOCOL, Past, Purpose, Report,
+    Role, Stats,
 };
 use foregate_supervisor::{ADOPTING_VARIABLE, SERVING_VARIABLE, descriptors_of, memory_of};
 use parking_lot::Mutex;
@@ -77,6 +78,27 @@ impl Supervised {
                 _ => {}
             }
         }
+    }
+
+    /// The notice of a failed start. `None` if there is no descriptor left for it.
+    pub fn failure_notice(&self) -> Option<FailureNotice> {
+        self.channel.try_clone().ok().map(FailureNotice)
+    }
+}
+
+/// Tells the supervisor why the process cannot start.
+#[derive(Debug)]
+pub struct FailureNotice(OwnedFd);
+
+impl FailureNotice {
+    /// Sends the error with its advice. To be called once, before the process ends.
+    pub fn send(&self, error: &str) {
+        let error = error.get(..error.floor_char_boundary(FAILURE_LIMIT)).unwrap_or_default().to_owned();
+        let report = Envelope { id: None, body: Report::Failed { error } };
+        // If the supervisor has gone, or does not read, the error is in the log all the same.
+        let _ = serde_json::to_vec(&report)
+            .map_err(io::Error::from)
+            .and_then(|report| channel::send(self.0.as_fd(), &report, &[]));
     }
 }
 

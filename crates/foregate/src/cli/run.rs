@@ -10,7 +10,7 @@ use crate::config::{self, Domains, RefusedConfiguration, Texts};
 use clap::Args;
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::server::{EffectiveConfiguration, SettingsSource, Supervised};
+use foregate_proxy::server::{EffectiveConfiguration, FailureNotice, SettingsSource, Supervised};
 use foregate_proxy::settings::ListenAddress;
 use foregate_supervisor::{ADOPTING_VARIABLE, Options, SERVING_VARIABLE};
 use parking_lot::Mutex;
@@ -144,7 +144,7 @@ impl Run {
                     let again = move || {
                         config::single(&single, &listen, &pipeline).map_err(|error| error.to_string())
                     };
-                    serve(settings, Arc::new(again), None, None)
+                    ended(serve(settings, Arc::new(again), None, None), None)
                 }
             };
         }
@@ -155,6 +155,7 @@ impl Run {
         if supervised.is_none() && !self.single && (goes_on || path.is_file()) {
             return supervise(&path);
         }
+        let notice = supervised.as_ref().and_then(Supervised::failure_notice);
         let (banner, if_taken) = self.announced.map(|told| (told.text, told.if_taken)).unzip();
         let files = Files { path, pipeline, banner, present: Mutex::default(), read: Mutex::default() };
         // If signals cannot be caught yet, one ends the process, which does no harm before it serves.
@@ -162,10 +163,15 @@ impl Run {
             tracing::warn!(%error, "signals are caught only from when it listens");
         }
         match files.load() {
-            Err(refused) => show_refused(&refused, false),
+            Err(refused) => {
+                if let Some(notice) = notice {
+                    notice.send(&refused.plain());
+                }
+                show_refused(&refused, false)
+            }
             Ok(settings) => {
                 files.took_effect();
-                serve(settings, Arc::new(files), if_taken, supervised)
+                ended(serve(settings, Arc::new(files), if_taken, supervised), notice)
             }
         }
     }
@@ -311,40 +317,39 @@ fn supervise(path: &Path) -> Outcome {
     }
 }
 
+/// Serves until the process is told to end.
+///
+/// # Errors
+///
+/// A message with advice: the process cannot start.
 fn serve(
     settings: Settings,
     source: Arc<dyn SettingsSource>,
     if_taken: Option<String>,
     supervised: Option<Supervised>,
-) -> Outcome {
-    if let Some(user) = &settings.user
-        && let Err(error) = privileges::change_to(user)
-    {
-        complain(&format!("error: {error}"));
-        return Outcome::Wrong;
+) -> Result<(), String> {
+    if let Some(user) = &settings.user {
+        privileges::change_to(user).map_err(|error| error.to_string())?;
     }
-    let source = match WithKeeper::new(source, &settings) {
-        Ok(source) => Arc::new(source),
-        Err(error) => {
-            complain(&format!("error: {error}"));
-            return Outcome::Wrong;
-        }
-    };
-    match foregate_proxy::server::run(settings, source, supervised) {
-        Ok(()) => Outcome::Fine,
-        Err(error) => {
-            complain(&format!("error: {error}"));
-            let if_taken = if_taken.filter(|_| error.kind() == io::ErrorKind::AddrInUse);
-            let help = match if_taken {
-                Some(if_taken) => Some(format!("another process listens there: stop it, or {if_taken}")),
-                None => foregate_proxy::server::advice(&error).map(str::to_owned),
-            };
-            if let Some(help) = help {
-                complain(&format!("  help: {help}"));
-            }
-            Outcome::Wrong
-        }
+    let source = WithKeeper::new(source, &settings).map_err(|error| error.to_string())?;
+    foregate_proxy::server::run(settings, Arc::new(source), supervised).map_err(|error| {
+        let if_taken = if_taken.filter(|_| error.kind() == io::ErrorKind::AddrInUse);
+        let help = match if_taken {
+            Some(if_taken) => Some(format!("another process listens there: stop it, or {if_taken}")),
+            None => foregate_proxy::server::advice(&error).map(str::to_owned),
+        };
+        help.map_or_else(|| error.to_string(), |help| format!("{error}\n  help: {help}"))
+    })
+}
+
+/// Shows the error of a server that could not start, here and to the command that waits for it.
+fn ended(served: Result<(), String>, notice: Option<FailureNotice>) -> Outcome {
+    let Err(error) = served else { return Outcome::Fine };
+    complain(&format!("error: {error}"));
+    if let Some(notice) = notice {
+        notice.send(&error);
     }
+    Outcome::Wrong
 }
 
 /// The log level, and the function that changes it.
