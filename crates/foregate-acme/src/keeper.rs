@@ -84,15 +84,14 @@ impl Keeper {
     pub fn prepare(automatic: &Automatic) -> Result<(), String> {
         let storage = Storage::new(&automatic.storage);
         let failed = |error: io::Error| {
-            let folder = automatic.storage.display();
-            if automatic.storage.is_file() {
-                return format!(
-                    "certificates cannot be stored in {folder}: it is a file\n  help: name a folder: `--storage FOLDER`, or `acme {{ storage \"FOLDER\" }}`"
-                );
-            }
-            format!(
-                "certificates cannot be stored in {folder}: {error}\n  help: let the user who runs the proxy write there, or name another folder: `acme {{ storage \"FOLDER\" }}`"
-            )
+            // The check of a configuration words these faults alike. Another error has no better wording than the system's.
+            let (why, help) = match storage.fault() {
+                Some(fault) => (fault.to_string(), fault.help()),
+                None => {
+                    (error.to_string(), "see to it, or name another folder: `acme { storage \"FOLDER\" }`")
+                }
+            };
+            format!("certificates cannot be stored in {}: {why}\n  help: {help}", automatic.storage.display())
         };
         storage.prepare().map_err(failed)?;
         Storage::clean(&automatic.challenge_folder());

@@ -13,12 +13,16 @@ use std::time::Duration;
 
 use foregate_proxy::settings::automatic::{Automatic, file_name};
 use foregate_proxy::tls::staple_file;
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::Facts;
 
 /// The most bytes of a file in the storage. A longer file is refused.
 const FILE_MOST: u64 = 1024 * 1024;
+
+/// The folders in the storage.
+const FOLDERS: [&str; 5] = ["certificates", "challenges", "accounts", "locks", "internal"];
 
 /// The storage folder of a configuration.
 #[derive(Debug, Clone)]
@@ -60,10 +64,15 @@ impl Storage {
     ///
     /// A folder cannot be made.
     pub(crate) fn prepare(&self) -> io::Result<()> {
-        for folder in ["certificates", "challenges", "accounts", "locks", "internal"] {
+        for folder in FOLDERS {
             DirBuilder::new().recursive(true).mode(0o700).create(self.folder.join(folder))?;
         }
         Ok(())
+    }
+
+    /// Finds the reason why the folders cannot be made, or not be written, without changing anything.
+    pub fn fault(&self) -> Option<StorageFault> {
+        FOLDERS.iter().find_map(|folder| fault_of(&self.folder.join(folder)))
     }
 
     /// Removes answers to challenges that an earlier process did not remove before its end.
@@ -154,6 +163,68 @@ impl Storage {
     }
 }
 
+/// The reason why certificates cannot be stored.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageFault {
+    /// A file is where a folder has to be.
+    #[error("{} is not a folder", .0.display())]
+    NotFolder(PathBuf),
+    /// A symbolic link points to nothing, so a folder can neither be found nor made there.
+    #[error("{} is a symbolic link to a folder that does not exist", .0.display())]
+    Dangling(PathBuf),
+    /// The user of this process may not search or write this folder.
+    #[error("{}: {error}", folder.display())]
+    Denied {
+        /// The folder.
+        folder: PathBuf,
+        /// The system's refusal.
+        error: io::Error,
+    },
+}
+
+impl StorageFault {
+    /// What to do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::NotFolder(_) => "name a folder: `--storage FOLDER`, or `acme { storage \"FOLDER\" }`",
+            Self::Dangling(_) => {
+                "make the folder that it points to, or name another one: `--storage FOLDER`, or `acme { storage \"FOLDER\" }`"
+            }
+            Self::Denied { .. } => {
+                "let the user who runs the proxy write there, or name another folder: `--storage FOLDER`, or `acme { storage \"FOLDER\" }`"
+            }
+        }
+    }
+}
+
+/// The fault of a folder, or of its nearest parent that is there: the missing folders would be made in that one.
+fn fault_of(folder: &Path) -> Option<StorageFault> {
+    for nearest in folder.ancestors() {
+        let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
+        let own = fs::symlink_metadata(nearest);
+        let found = fs::metadata(nearest);
+        return match (own, found) {
+            (Ok(own), Err(error)) if own.is_symlink() && error.kind() == io::ErrorKind::NotFound => {
+                Some(StorageFault::Dangling(nearest.to_owned()))
+            }
+            (Ok(_), Ok(found)) if !found.is_dir() => Some(StorageFault::NotFolder(nearest.to_owned())),
+            (Ok(_), Ok(_)) => {
+                let denied = access(nearest, Access::WRITE_OK | Access::EXEC_OK).err()?;
+                Some(StorageFault::Denied { folder: nearest.to_owned(), error: denied.into() })
+            }
+            (Err(error), _)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                continue;
+            }
+            (_, Err(error)) | (Err(error), _) => {
+                Some(StorageFault::Denied { folder: nearest.to_owned(), error })
+            }
+        };
+    }
+    None
+}
+
 pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(file)?.take(FILE_MOST + 1).read_to_end(&mut bytes)?;
@@ -188,6 +259,37 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn faults_are_found_without_a_change() {
+        let top = std::env::temp_dir().join(format!("foregate-storage-fault-{}", std::process::id()));
+        fs::create_dir_all(&top).unwrap();
+        let told = |folder: &Path| Storage::new(folder).fault().map(|fault| fault.to_string());
+        let is = |path: &Path, what: &str| Some(format!("{} {what}", path.display()));
+        const NOT_FOLDER: &str = "is not a folder";
+        const DANGLING: &str = "is a symbolic link to a folder that does not exist";
+
+        assert_eq!(told(&top.join("new/folder")), None);
+        let file = top.join("file");
+        fs::write(&file, "").unwrap();
+        assert_eq!(told(&file), is(&file, NOT_FOLDER));
+        assert_eq!(told(&file.join("below")), is(&file, NOT_FOLDER));
+        let link = top.join("link");
+        std::os::unix::fs::symlink(top.join("none"), &link).unwrap();
+        assert_eq!(told(&link), is(&link, DANGLING));
+        assert_eq!(told(&link.join("below")), is(&link, DANGLING));
+        let storage = top.join("storage");
+        fs::create_dir(&storage).unwrap();
+        std::os::unix::fs::symlink(top.join("none"), storage.join("accounts")).unwrap();
+        assert_eq!(told(&storage), is(&storage.join("accounts"), DANGLING));
+        // The folders can neither be found nor made: the start fails, too.
+        for folder in [&file, &file.join("below"), &link, &link.join("below"), &storage] {
+            Storage::new(folder).prepare().unwrap_err();
+        }
+        fs::create_dir(top.join("none")).unwrap();
+        assert_eq!((told(&link), told(&storage)), (None, None));
+        fs::remove_dir_all(top).unwrap();
+    }
 
     #[test]
     fn files_are_private_and_locks_are_exclusive() {

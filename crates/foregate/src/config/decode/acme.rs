@@ -153,7 +153,7 @@ impl Acme {
             return None;
         }
         if inspect {
-            writable::in_folder_to_be(decoder, &automatic.storage, place);
+            writable::storage(decoder, &automatic.storage, place);
         }
         automatic.names = names;
         Some(Arc::new(automatic))

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use foregate_acme::storage::{Storage, StorageFault};
 use foregate_config::{Decoder, Place, Problem};
 use rustix::fs::{Access, access};
 
@@ -65,16 +66,15 @@ pub(super) fn in_folder(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     }
 }
 
-/// Warns if a folder does not exist and cannot be made, or if no file can be made in it.
-pub(super) fn in_folder_to_be(decoder: &mut Decoder<'_>, path: &Path, place: Option<Place>) {
-    let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
-    let Some(nearest) = path.ancestors().find(is_there) else { return };
-    if let Err((at, error)) = folder(&nearest.join("file")) {
-        let is_file = path.is_file();
-        let why = if is_file { "it is a file".to_owned() } else { format!("{}: {error}", at.display()) };
-        let message = format!("certificates cannot be stored in {}: {why}", path.display());
-        let help = if is_file { "name a folder" } else { HELP };
-        decoder.warn(Problem::new(place, message).help(help));
+/// Reports a folder in which certificates cannot be stored: the proxy would not start. Only warns if this user may not
+/// write there, because the proxy may run as another one.
+pub(super) fn storage(decoder: &mut Decoder<'_>, path: &Path, place: Option<Place>) {
+    let Some(fault) = Storage::new(path).fault() else { return };
+    let message = format!("certificates cannot be stored in {}: {fault}", path.display());
+    let problem = Problem::new(place, message).help(fault.help());
+    match fault {
+        StorageFault::Denied { .. } => decoder.warn(problem),
+        StorageFault::NotFolder(_) | StorageFault::Dangling(_) => decoder.push(problem),
     }
 }
 
