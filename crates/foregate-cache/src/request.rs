@@ -63,6 +63,12 @@ impl Demands {
         self.head
     }
 
+    /// The demands of a GET that is made in the place of the request, so that its response can be stored.
+    #[must_use]
+    pub fn of_get(self) -> Self {
+        Self { head: false, ..self }
+    }
+
     /// Marks the request as one with credentials (RFC 9111, section 3.5): it had them when it was received, or it
     /// identifies the client to the origin in another way.
     pub fn add_credentials(&mut self) {

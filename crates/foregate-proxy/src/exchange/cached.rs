@@ -291,11 +291,6 @@ fn judge(
             let variant = variant_of(exchange, &object);
             missed(exchange, upstream, located, demands, variant)
         }
-        Reuse::StaleWhileRevalidate if demands.is_head() => {
-            exchange.rare.cached = Some(CachePart::new(CacheOutcome::Stale, Forward::Stale));
-            let body = StoredBody::Memory(Arc::clone(&object));
-            StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
-        }
         Reuse::StaleWhileRevalidate => {
             exchange.rare.cached = Some(CachePart::new(CacheOutcome::Stale, Forward::Stale));
             StoreLookup::Wanted(NeededResponse::new(
@@ -310,7 +305,7 @@ fn judge(
         Reuse::Validate(why) if why != Validate::Client && serves_outage(exchange, &object) => {
             exchange.rare.cached = Some(CachePart::new(CacheOutcome::StaleError, Forward::Stale));
             let is_due = object.outage(exchange.proxy.cache.time()) == Outage::RetryDue;
-            if is_due && !demands.is_head() {
+            if is_due {
                 let variant = variant_of(exchange, &object);
                 let meanwhile = Some(CacheOutcome::StaleError);
                 return StoreLookup::Wanted(NeededResponse::new(

@@ -176,7 +176,8 @@ impl NeededResponse {
             settings: Arc::clone(settings),
             upstream: Arc::clone(upstream),
             request: exchange.request.for_fetch(),
-            demands: self.demands,
+            // HEAD begins a fetch, too, if it is answered with a stale response.
+            demands: self.demands.of_get(),
             fields: self.fields.clone(),
             text: self.text.clone(),
             key: self.key,
