@@ -317,7 +317,7 @@ const RETRY_RULE: Key = Key::one("retry", "on=FAILURES attempts=NUMBER upstream=
     .with(&RETRY)
     .many();
 
-const BUFFER_REQUESTS: Key = Key::one("buffer-requests", "size=SIZE", "buffer-requests size=\"50MiB\"", "Receives the whole body of a request before the request is sent to a server: a short body into memory, a longer one into a temporary file. So a slow client does not keep the server busy, and the server gets a `Content-Length` even if the client sent chunks. A request with a body longer than `size` is answered with 413. `buffer-requests #false` turns this off in a route, which gRPC streams need. `limits { filter-memory }` and `filter-files` bound all bodies together.")
+const BUFFER_REQUESTS: Key = Key::one("buffer-requests", "size=SIZE", "buffer-requests size=\"50MiB\"", "Receives the whole body of a request before the request is sent to a server: a short body into memory, a longer one into a temporary file. So a slow client does not keep the server busy, and the server gets a `Content-Length` even if the client sent chunks. Trailers of the request reach servers over HTTP/2, but not over HTTP/1.1, where a body with a length has none. A request with a body longer than `size` is answered with 413. `buffer-requests #false` turns this off in a route, which gRPC streams need. `limits { filter-memory }` and `filter-files` bound all bodies together.")
     .args(0, 1)
     .props(&[Prop { name: "size", usage: "SIZE", required: false, default: "\"10MiB\"", about: "The largest body." }]);
 
