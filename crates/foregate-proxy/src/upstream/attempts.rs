@@ -12,6 +12,9 @@ use crate::error::Error;
 /// The most repetitions of a request because an origin reported it as unprocessed. They are allowed in
 /// addition to `retries`.
 const UNPROCESSED_MOST: u8 = 3;
+/// The most attempts at other servers, in addition to `retries`, after servers that accepted no connection. Several servers
+/// may die at the same time, and an attempt that fails at once costs little. The budget applies to them.
+const REFUSED_MOST: u8 = 2;
 
 /// The attempts at a request so far.
 #[derive(Debug, Default)]
@@ -45,6 +48,8 @@ struct NextAttempt {
 struct Races {
     /// How often the origin reported that it had not processed the request.
     unprocessed: u8,
+    /// How often a server accepted no connection, and another one was tried in addition to `retries`.
+    refused: u8,
     /// True if a kept connection has ended without a response.
     lost: bool,
 }
@@ -96,6 +101,11 @@ impl Attempts {
     /// new request has the full number of attempts.
     pub fn start_over(&mut self) {
         (self.next, self.races, self.answered) = (NextAttempt::default(), Races::default(), self.made);
+    }
+
+    /// Returns true if a hash of the request decides on its server.
+    pub fn has_key(&self) -> bool {
+        self.key.is_some()
     }
 
     /// The server that was tried last.
@@ -162,7 +172,9 @@ impl Attempts {
 
     /// Returns true if the upstream's settings allow an attempt at another server, while nothing was sent.
     pub fn has_another(&self, upstream: &Upstream, now: Instant) -> bool {
-        let free = u32::from(self.races.unprocessed) + self.answered + u32::from(self.races.lost);
+        let free = u32::from(self.races.unprocessed + self.races.refused)
+            + self.answered
+            + u32::from(self.races.lost);
         self.made.saturating_sub(free) <= upstream.settings.retries
             && upstream.picker.has_other(&self.tried, now)
     }
@@ -205,9 +217,13 @@ impl Attempts {
         // failure is free, too, because none of the request was sent.
         let has_other = upstream.picker.has_other(&self.tried, now);
         let dead = self.races.lost && (error.is_about_connecting() || has_other);
-        let free = u32::from(self.races.unprocessed) + self.answered + u32::from(dead);
+        let free = u32::from(self.races.unprocessed + self.races.refused) + self.answered + u32::from(dead);
         let safe = error.is_before_sending() || error.is_before_response() && repeatable;
-        if !safe || self.made.saturating_sub(free) > upstream.settings.retries {
+        let refused = matches!(error, Error::Connect(_))
+            && has_other
+            && upstream.settings.retries > 0
+            && self.races.refused < REFUSED_MOST;
+        if !safe || !refused && self.made.saturating_sub(free) > upstream.settings.retries {
             return false;
         }
         // The last server is asked again only if the failure was not its own and it is up.
@@ -226,6 +242,7 @@ impl Attempts {
             return false;
         }
         self.races.lost |= raced;
+        self.races.refused += u8::from(refused);
         if !self.next.fresh {
             self.next.server = upstream.picker.other(self.key, &self.tried, now).map(ServerNumber::new);
         }

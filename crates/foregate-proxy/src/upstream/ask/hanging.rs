@@ -44,7 +44,9 @@ impl Ask<'_> {
     }
 
     /// Returns true if the request may be sent to a second server because the first one may hang. The conditions are
-    /// those for a further attempt after a timeout; the budget is asked when the second attempt begins.
+    /// those for a further attempt after a timeout; the budget is asked when the second attempt begins. A client that
+    /// belongs to a server, by a cookie or a hash, may have a session there that other servers do not know, so doubt
+    /// is not enough.
     fn may_double<A: Asker>(&self, asker: &mut A, now: Instant) -> bool {
         let may_follow = || match &self.rules {
             None => self.attempts.has_another(self.upstream, now),
@@ -53,6 +55,7 @@ impl Ask<'_> {
                 rules.has_another(cause, &self.attempts, self.upstream, now)
             }
         };
-        self.is_fit_for_two(asker) && may_follow()
+        let belongs_to_server = self.attempts.has_key() || self.upstream.settings.sticky.is_some();
+        !belongs_to_server && self.is_fit_for_two(asker) && may_follow()
     }
 }

@@ -256,6 +256,11 @@ pub(super) fn check(decoder: &mut Decoder<'_>, upstream: &UpstreamSettings, plac
         let problem = Problem::new(Some(hedge), "`hedge` asks a second server, and `sticky` keeps to one");
         decoder.push(problem.help("leave one of them out").also(sticky, "the other one"));
     }
+    if upstream.zone.is_none() && servers.iter().any(|server| server.zone.is_some()) {
+        let problem =
+            Problem::new(places.server, "`zone` of a server has no effect: the proxy itself has no zone");
+        decoder.warn(problem.help("add `zone \"NAME\"` at the top of the file, or leave it out here"));
+    }
     let is_alone = servers.len() < 2
         && !servers.iter().any(|server| matches!(server.address, ServerAddress::Service(_)));
     if let Some(hedge) = places.hedge.filter(|_| is_alone) {
