@@ -17,11 +17,13 @@ class Responder(bed.Server):
     asked: the serial number and the content type of each request
     revoked: so many certificates, the first ones that were asked about, are revoked
     away: whether requests fail
+    held: an event for which answers wait
     life: from when to when a response holds, in seconds from its making
     """
 
     def __init__(self, test, port, folder):
         self.folder, self.asked, self.revoked, self.away, self.life = folder, [], 0, False, (0, 3600)
+        self.held = None
         # openssl works on files.
         self.turn = threading.Lock()
         super().__init__(test, port, Handler)
@@ -33,6 +35,8 @@ class Responder(bed.Server):
             (folder / "request.der").write_bytes(request)
             serial = re.search(r"Serial Number: ([0-9A-F]+)", self.openssl(folder, "-req_text")).group(1)
             self.asked.append(serial)
+            if self.held:
+                self.held.wait(60)
             if self.away:
                 return None
             state = "R\t401231235959Z\t260101000000Z" if serial in self.first_ones() else "V\t401231235959Z\t"

@@ -6,7 +6,7 @@ use foregate_proxy::tls::CertificateReport;
 use crate::certificate::Facts;
 use crate::internal;
 use crate::schedule::renewal;
-use crate::staples::StapleState;
+use crate::staples::{StapleState, revocation};
 use crate::storage::{Record, Storage};
 
 /// Seconds between two requests to an authority for the renewal window that it suggests.
@@ -61,11 +61,21 @@ impl Entry {
         self.facts.as_ref().is_some_and(|facts| !facts.is_temporary && facts.not_after > now)
     }
 
+    /// Returns true if the last attempt has failed, and an operator should know. Anybody can make handshakes with names
+    /// that no site lists, so those count only if their certificate has to be renewed.
+    pub(crate) fn is_failing(&self, now: i64) -> bool {
+        self.record.failures > 0 && (!self.demanded || self.is_usable(now))
+    }
+
+    /// Returns true if the certificate names an OCSP responder.
+    pub(crate) fn has_responder(&self) -> bool {
+        self.facts.as_ref().is_some_and(|facts| facts.has_responder)
+    }
+
     /// The time of the next look at the OCSP response for the certificate, seconds since 1970. `None` if the
     /// certificate needs none.
     pub(crate) fn staple_due(&self, now: i64) -> Option<i64> {
-        let has_responder = self.facts.as_ref().is_some_and(|facts| facts.has_responder);
-        (has_responder && self.is_usable(now) && !self.staple.in_flight).then_some(self.staple.at)
+        (self.has_responder() && self.is_usable(now) && !self.staple.in_flight).then_some(self.staple.at)
     }
 
     /// The time of the next attempt, seconds since 1970.
@@ -119,7 +129,7 @@ impl Entry {
                 .facts
                 .as_ref()
                 .filter(|facts| facts.has_responder)
-                .map(|_| self.staple.report(self.replaced_at(automatic), now)),
+                .map(|_| self.staple.report(&revocation(self.replaced_at(automatic), now), now)),
         }
     }
 }
@@ -185,6 +195,19 @@ mod tests {
         assert_eq!(entry.replaced_at(&automatic), START + REVOKED_AGAIN);
         assert!(told(&entry, now).ends_with("ordered in 58 min"), "{}", told(&entry, now));
         assert_eq!(entry.staple_due(now), Some(START + REVOKED_AGAIN));
+    }
+
+    #[test]
+    fn names_of_strangers_raise_no_alarm() {
+        let automatic = Automatic::new("/store".into());
+        let mut entry = entry(&automatic);
+        assert!(!entry.is_failing(START));
+        entry.record.failures = 1;
+        assert!(entry.is_failing(START));
+        entry.demanded = true;
+        assert!(entry.is_failing(START), "a renewal");
+        entry.facts = None;
+        assert!(!entry.is_failing(START));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use foregate_proxy::settings::CertificateFiles;
 use foregate_proxy::settings::automatic::{Automatic, ChallengeKind, IssuedBy};
-use foregate_proxy::tls::{CertificateKeeper, CertificateReport, KeeperCounts};
+use foregate_proxy::tls::{CertificateKeeper, CertificateReport, KeeperCounts, StapleReport};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::sleep;
@@ -22,13 +23,14 @@ use crate::failure::{Failure, FailureKind, pause};
 use crate::internal;
 use crate::order::{IssuedCertificate, order, renewal_window};
 use crate::schedule::{renewal, spread};
+use crate::stapled::{self, StapledFile};
 use crate::staples::{STAPLES, StapleConsequence, StapleOutcome, look, revocation};
 use crate::storage::{Record, Storage};
 
 /// The most orders at the same time.
 const ORDERS: usize = 8;
 /// The longest pause between two checks for names that are due.
-const LOOK: Duration = Duration::from_secs(60);
+pub(crate) const LOOK: Duration = Duration::from_secs(60);
 /// The most demanded names in memory. A further name displaces another name that has no order under way.
 /// If the displaced name has a certificate, the next handshake for that name finds it in the storage.
 const DEMANDED_MOST: usize = 10_000;
@@ -43,13 +45,15 @@ pub struct Keeper {
 }
 
 #[derive(Debug, Default)]
-struct KeeperShared {
+pub(crate) struct KeeperShared {
     /// The configuration in effect. `None` if it has no automatic certificates.
     plan: Mutex<Option<Arc<Automatic>>>,
-    entries: Mutex<BTreeMap<String, Entry>>,
+    pub(crate) entries: Mutex<BTreeMap<String, Entry>>,
+    /// The certificates in files for which OCSP responses are fetched, by the file of the certificate.
+    pub(crate) stapled: Mutex<BTreeMap<PathBuf, StapledFile>>,
     runs: AtomicBool,
     /// Wakes the loop: an attempt has ended, a handshake waits, or the configuration has changed.
-    wake: Notify,
+    pub(crate) wake: Notify,
     /// Wakes handshakes that wait for the end of an attempt.
     ended: Notify,
     admission: Admission,
@@ -83,16 +87,7 @@ impl Keeper {
     /// The storage cannot be written.
     pub fn prepare(automatic: &Automatic) -> Result<(), String> {
         let storage = Storage::new(&automatic.storage);
-        let failed = |error: io::Error| {
-            // The check of a configuration words these faults alike. Another error has no better wording than the system's.
-            let (why, help) = match storage.fault() {
-                Some(fault) => (fault.to_string(), fault.help()),
-                None => {
-                    (error.to_string(), "see to it, or name another folder: `acme { storage \"FOLDER\" }`")
-                }
-            };
-            format!("certificates cannot be stored in {}: {why}\n  help: {help}", automatic.storage.display())
-        };
+        let failed = |error: io::Error| storage.refusal(&error);
         storage.prepare().map_err(failed)?;
         Storage::clean(&automatic.challenge_folder());
         for (name, issuer) in &automatic.names {
@@ -116,14 +111,35 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes over a configuration that has taken effect, or stops if it is `None`.
-    pub fn follow(&self, automatic: Option<Arc<Automatic>>) {
+    /// Makes sure that OCSP responses for these certificates can be stored before a configuration takes effect.
+    ///
+    /// # Errors
+    ///
+    /// The storage cannot be written.
+    pub fn prepare_stapled(stapled: &[CertificateFiles]) -> Result<(), String> {
+        stapled::prepare(stapled)
+    }
+
+    /// Takes over a configuration that has taken effect: the certificates to obtain, and the certificates in files for
+    /// which OCSP responses are fetched. Without any, the keeper has nothing to do.
+    pub fn follow(&self, automatic: Option<Arc<Automatic>>, stapled: &[CertificateFiles]) {
+        let is_idle = automatic.is_none() && stapled.is_empty();
+        self.shared.follow_files(stapled);
+        match automatic {
+            Some(automatic) => self.follow_names(automatic),
+            None => {
+                *self.shared.plan.lock() = None;
+                self.shared.entries.lock().clear();
+            }
+        }
+        if !is_idle {
+            self.start();
+        }
+        self.shared.wake.notify_one();
+    }
+
+    fn follow_names(&self, automatic: Arc<Automatic>) {
         let shared = &self.shared;
-        let Some(automatic) = automatic else {
-            *shared.plan.lock() = None;
-            shared.entries.lock().clear();
-            return;
-        };
         let storage = Storage::new(&automatic.storage);
         let mut read: BTreeMap<String, Entry> = BTreeMap::new();
         for (name, issuer) in &automatic.names {
@@ -145,6 +161,11 @@ impl Keeper {
         *entries = read;
         drop(entries);
         *shared.plan.lock() = Some(automatic);
+    }
+
+    /// Starts the thread, unless it runs.
+    fn start(&self) {
+        let shared = &self.shared;
         if !shared.runs.swap(true, Ordering::AcqRel) {
             let started = thread::Builder::new().name("foregate-acme".into()).spawn({
                 let shared = Arc::clone(shared);
@@ -155,7 +176,6 @@ impl Keeper {
                 tracing::error!(%error, "no thread for certificates; the next reload tries again");
             }
         }
-        shared.wake.notify_one();
     }
 }
 
@@ -181,6 +201,7 @@ async fn look_and_wait(shared: &Arc<KeeperShared>) {
                 shared.begin_due(automatic, &orders).min(shared.begin_staples(automatic, &staples))
             }
         };
+        let pause = pause.min(shared.begin_stapled(&staples));
         tokio::select! {
             () = sleep(pause) => {}
             () = shared.wake.notified() => {}
@@ -236,7 +257,7 @@ impl KeeperShared {
             entry.staple.in_flight = true;
             let (shared, automatic, name) = (Arc::clone(self), Arc::clone(automatic), name.clone());
             tokio::spawn(async move {
-                let outcome = look(&automatic, &name, crate::certificate::now).await;
+                let outcome = look(&automatic.certificate(&name), crate::certificate::now).await;
                 shared.note_staple(&automatic, &name, outcome);
                 drop(permit);
                 shared.wake.notify_one();
@@ -245,8 +266,8 @@ impl KeeperShared {
         Duration::from_secs(u64::try_from(next - now).unwrap_or(0).max(1))
     }
 
-    fn note_staple(&self, automatic: &Automatic, name: &str, outcome: StapleOutcome) {
-        let count = match &outcome {
+    pub(crate) fn count_staple(&self, name: &str, outcome: &StapleOutcome) {
+        let count = match outcome {
             StapleOutcome::Holds { is_new: true, staple } => {
                 tracing::debug!(name, until = staple.until, "new OCSP response");
                 Some(&self.counts.stapled)
@@ -260,6 +281,10 @@ impl KeeperShared {
         if let Some(count) = count {
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn note_staple(&self, automatic: &Automatic, name: &str, outcome: StapleOutcome) {
+        self.count_staple(name, &outcome);
         let now = now();
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(name) else { return };
@@ -469,17 +494,29 @@ impl CertificateKeeper for Keeper {
         entries.iter().map(|(name, entry)| entry.report(&automatic, name, now)).collect()
     }
 
+    fn staples(&self) -> Vec<(PathBuf, StapleReport)> {
+        let (stapled, now) = (self.shared.stapled.lock(), now());
+        stapled.iter().filter_map(|(file, stapled)| Some((file.clone(), stapled.report(now)?))).collect()
+    }
+
+    fn certificates_changed(&self) {
+        self.shared.wake.notify_one();
+    }
+
     fn counts(&self) -> KeeperCounts {
         let counts = &self.shared.counts;
+        let (failing, staples) = self.shared.standings();
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         KeeperCounts {
             obtained: of(&counts.obtained),
             failed: of(&counts.failed),
+            failing,
             demanded: of(&counts.demanded),
             refused: of(&counts.refused),
             limited: of(&counts.limited),
             stapled: of(&counts.stapled),
             staples_failed: of(&counts.staples_failed),
+            staples,
         }
     }
 }

@@ -23,6 +23,7 @@ mod keeper;
 mod names;
 mod order;
 mod schedule;
+mod stapled;
 mod staples;
 pub mod storage;
 mod update;

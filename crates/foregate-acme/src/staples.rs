@@ -1,11 +1,11 @@
-//! OCSP responses for the certificates that the keeper obtains.
+//! OCSP responses for the certificates that the keeper obtains, and for those in files with `ocsp`.
 //!
 //! Most authorities have no responders any more. If a certificate names one, the keeper fetches a response for it, and
-//! stores the response next to the certificate. Handshakes send it along, so clients need not ask the responder
+//! stores the response. Handshakes send it along, so clients need not ask the responder
 //! themselves. A failure harms no client: an old response is sent until its end, and then none.
 
-use foregate_proxy::settings::automatic::Automatic;
-use foregate_proxy::tls::{RESPONSE_MOST, Staple, StapleReport, StapleSubject, staple_file};
+use foregate_proxy::settings::CertificateFiles;
+use foregate_proxy::tls::{RESPONSE_MOST, Staple, StapleReport, StapleStanding, StapleSubject};
 
 use crate::failure::{FailureKind, pause};
 use crate::http;
@@ -76,15 +76,25 @@ impl StapleState {
         self.fault == Some(StapleFault::Revoked)
     }
 
-    /// The state for the status output. `order_at` is the time at which a new certificate is ordered if the present
-    /// one is revoked.
-    pub(crate) fn report(&self, order_at: i64, now: i64) -> StapleReport {
+    /// The state in one word.
+    pub(crate) fn standing(&self, now: i64) -> StapleStanding {
+        match &self.fault {
+            Some(StapleFault::Revoked) => StapleStanding::Revoked,
+            Some(StapleFault::Failed(_)) if self.until > now => StapleStanding::Failing,
+            Some(StapleFault::Failed(_)) => StapleStanding::Missing,
+            None if self.until > now => StapleStanding::Current,
+            None => StapleStanding::Waiting,
+        }
+    }
+
+    /// The state for the status output. `revocation` is the message if the certificate is revoked.
+    pub(crate) fn report(&self, revocation: &str, now: i64) -> StapleReport {
         let until = if self.until > now { self.until } else { 0 };
         let error = self.fault.as_ref().map(|fault| match fault {
-            StapleFault::Revoked => revocation(order_at, now),
+            StapleFault::Revoked => revocation.to_owned(),
             StapleFault::Failed(error) => error.clone(),
         });
-        StapleReport { until, next_attempt: self.at, error }
+        StapleReport { standing: self.standing(now), until, next_attempt: self.at, error }
     }
 
     /// Notes an outcome.
@@ -115,7 +125,7 @@ impl StapleState {
     }
 }
 
-/// The message about a revoked certificate, after which a new one is ordered at `order_at`.
+/// The message about a revoked certificate if a new one is ordered at `order_at`.
 pub(crate) fn revocation(order_at: i64, now: i64) -> String {
     let when = match order_at.saturating_sub(now) {
         ..=0 => "now".to_owned(),
@@ -138,11 +148,10 @@ fn middle(staple: &Staple) -> i64 {
 /// Looks at the stored response for a certificate, and fetches another one if it is due.
 ///
 /// `clock` tells the time, seconds since 1970, since a responder may take a while to answer.
-pub(crate) async fn look(automatic: &Automatic, name: &str, clock: impl Fn() -> i64) -> StapleOutcome {
-    let certificate = automatic.certificate(name).certificate;
-    let subject = || read(&certificate).ok().and_then(|pem| StapleSubject::of_pem(&pem));
+pub(crate) async fn look(files: &CertificateFiles, clock: impl Fn() -> i64) -> StapleOutcome {
+    let subject = || read(&files.certificate).ok().and_then(|pem| StapleSubject::of_pem(&pem));
     let Some(asked) = subject() else { return StapleOutcome::Moot };
-    let file = staple_file(&certificate);
+    let file = files.staple_file();
     // Another process with this storage, or an earlier one, may have fetched it.
     if let Ok(stored) = read(&file)
         && let Ok(staple) = asked.judge(&stored, clock())
@@ -225,7 +234,7 @@ mod tests {
         assert_eq!(state.note(response(START - 100, START + 900), START), StapleConsequence::Stays);
         assert!(!state.in_flight);
         assert_eq!(state.at, START + 400);
-        assert_eq!(state.report(0, START + 899).until, START + 900);
+        assert_eq!(state.report("", START + 899).until, START + 900);
 
         // Each look happens when it is due.
         let mut pauses = Vec::new();
@@ -235,18 +244,18 @@ mod tests {
             pauses.push(state.at - now);
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600, 3600]);
-        let told = state.report(0, START + 899);
+        let told = state.report("", START + 899);
         assert_eq!(
             (told.until, told.error.as_deref()),
             (START + 900, Some("away")),
             "the old one still holds"
         );
         assert_eq!(told.next_attempt, state.at);
-        assert_eq!(state.report(0, START + 900).until, 0, "and now it does not");
+        assert_eq!(state.report("", START + 900).until, 0, "and now it does not");
 
         let now = state.at;
         state.note(response(now, now + 1000), now);
-        let told = state.report(0, now);
+        let told = state.report("", now);
         assert_eq!((told.until, told.error, told.next_attempt), (now + 1000, None, now + 500));
         // The next failure is a first one again.
         state.note(failure(), now + 500);
@@ -280,11 +289,26 @@ mod tests {
 
     #[test]
     fn a_revocation_tells_when_a_new_certificate_is_ordered() {
-        let mut state = StapleState::default();
-        state.note(StapleOutcome::Revoked, START);
-        let told = |at: i64| state.report(at, START).error.unwrap();
+        let told = |at: i64| revocation(at, START);
         assert!(told(START - 5).ends_with("a new one is ordered now"), "{}", told(START - 5));
         assert!(told(START + 90).ends_with("a new one is ordered in 90 s"));
         assert!(told(START + 3000).ends_with("a new one is ordered in 50 min"));
+        assert!(told(START + 21_600).ends_with("a new one is ordered in 6 hours"));
+    }
+
+    #[test]
+    fn the_state_has_a_word() {
+        let mut state = StapleState::default();
+        assert_eq!(state.standing(START), StapleStanding::Waiting);
+        state.note(failure(), START);
+        assert_eq!(state.standing(START), StapleStanding::Missing);
+        state.note(response(START, START + 100), START);
+        assert_eq!(state.standing(START), StapleStanding::Current);
+        state.note(failure(), START + 50);
+        assert_eq!(state.standing(START + 99), StapleStanding::Failing);
+        assert_eq!(state.standing(START + 100), StapleStanding::Missing);
+        state.note(StapleOutcome::Revoked, START + 100);
+        assert_eq!(state.standing(START + 100), StapleStanding::Revoked);
+        assert_eq!(state.report("replace it", START + 100).error.as_deref(), Some("replace it"));
     }
 }

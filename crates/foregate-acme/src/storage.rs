@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use foregate_proxy::settings::automatic::{Automatic, file_name};
-use foregate_proxy::tls::staple_file;
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +21,7 @@ use crate::certificate::Facts;
 const FILE_MOST: u64 = 1024 * 1024;
 
 /// The folders in the storage.
-const FOLDERS: [&str; 5] = ["certificates", "challenges", "accounts", "locks", "internal"];
+const FOLDERS: [&str; 6] = ["certificates", "challenges", "accounts", "locks", "internal", "ocsp"];
 
 /// The storage folder of a configuration.
 #[derive(Debug, Clone)]
@@ -70,6 +69,16 @@ impl Storage {
         Ok(())
     }
 
+    /// The message about folders that cannot be made. The check of a configuration words their faults alike; another
+    /// error has no better wording than the system's.
+    pub(crate) fn refusal(&self, error: &io::Error) -> String {
+        let (why, help) = match self.fault() {
+            Some(fault) => (fault.to_string(), fault.help()),
+            None => (error.to_string(), "see to it, or name another folder: `acme { storage \"FOLDER\" }`"),
+        };
+        format!("certificates cannot be stored in {}: {why}\n  help: {help}", self.folder.display())
+    }
+
     /// Finds the reason why the folders cannot be made, or not be written, without changing anything.
     pub fn fault(&self) -> Option<StorageFault> {
         FOLDERS.iter().find_map(|folder| fault_of(&self.folder.join(folder)))
@@ -94,10 +103,10 @@ impl Storage {
 
     /// Stores a certificate with its key.
     pub(crate) fn put_certificate(&self, automatic: &Automatic, name: &str, pem: &str) -> io::Result<()> {
-        let file = automatic.certificate(name).certificate;
+        let files = automatic.certificate(name);
         // The response for the old certificate is not for the new one. Most certificates have none.
-        let _ = fs::remove_file(staple_file(&file));
-        replace(&file, pem.as_bytes())
+        let _ = fs::remove_file(files.staple_file());
+        replace(&files.certificate, pem.as_bytes())
     }
 
     /// Reads the record of a name: the data that is stored next to its certificate.

@@ -13,7 +13,7 @@ mod status;
 
 pub use self::dashboard::serve_dashboard;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -303,10 +303,12 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
 fn certificates(proxy: &Proxy) -> Value {
     let config = proxy.config();
     let reports = config.certificates.keeper().map(|keeper| keeper.reports()).unwrap_or_default();
+    let ocsp = |state: &str, until: i64, next_attempt: i64, error: &Option<String>| json!({ "state": state, "until": until, "next_attempt": next_attempt, "error": error });
     let obtained = reports.iter().map(|report| {
-        let ocsp = report.staple.as_ref().map(|staple| {
-            json!({ "until": staple.until, "next_attempt": staple.next_attempt, "error": staple.error })
-        });
+        let ocsp = report
+            .staple
+            .as_ref()
+            .map(|one| ocsp(one.standing.word(), one.until, one.next_attempt, &one.error));
         json!({
             "name": report.name, "state": report.state, "issuer": report.issuer,
             "not_after": report.not_after, "next_attempt": report.next_attempt,
@@ -322,7 +324,17 @@ fn certificates(proxy: &Proxy) -> Value {
     };
     let mut files = config.certificates.expiries();
     files.retain(|expiry| !own.contains(&expiry.file));
-    let files = files.iter().map(|expiry| json!({ "file": expiry.file, "not_after": expiry.not_after }));
+    let staples = config.certificates.keeper().map(|keeper| keeper.staples()).unwrap_or_default();
+    let staples: HashMap<_, _> = staples
+        .iter()
+        .map(|(file, one)| {
+            let shown = ocsp(one.standing.word(), one.until, one.next_attempt, &one.error);
+            (file.display().to_string(), shown)
+        })
+        .collect();
+    let files = files.iter().map(|expiry| {
+        json!({ "file": expiry.file, "not_after": expiry.not_after, "ocsp": staples.get(&expiry.file) })
+    });
     let (certificates, files): (Vec<_>, Vec<_>) = (obtained.collect(), files.collect());
     json!({ "ok": true, "certificates": certificates, "files": files })
 }

@@ -280,8 +280,8 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("ssl-protocols", Write("write `listen \":443\" { tls { minimum-version \"1.2\" } }`")),
     (
         "ssl-stapling*",
-        LeaveOut(
-            "the OCSP response in `CERTIFICATE.ocsp` is sent; with `tls \"auto\"`, Foregate fetches it by itself",
+        Write(
+            "write `ocsp` into the `tls` with the `certificate`, or put the response into `CERTIFICATE.ocsp`; with `tls \"auto\"`, leave it out",
         ),
     ),
     ("ssl-trusted-certificate", CLIENT_TLS),

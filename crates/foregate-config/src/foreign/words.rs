@@ -584,7 +584,9 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
     ),
     (
         "ocsp*",
-        LeaveOut("OCSP responses for certificates of `tls \"auto\"` are fetched and sent by themselves"),
+        LeaveOut(
+            "OCSP responses for certificates of `tls \"auto\"` are fetched and sent by themselves; for `certificate`s, write `ocsp` into their `tls`",
+        ),
     ),
     ("push", Missing("responses are not sent before they are asked for; a `Link` field passes")),
     (

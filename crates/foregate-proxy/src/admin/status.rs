@@ -13,10 +13,16 @@ pub(super) fn certificates_in_short(all: &Value) -> Value {
     let is_wrong = |one: &&Value| {
         one["state"] != "valid" || one["error"].is_string() || one["ocsp"]["error"].is_string()
     };
-    let wrong: Vec<_> = obtained.iter().filter(is_wrong).collect();
+    let unstapled = files.iter().filter(|one| one["ocsp"]["error"].is_string());
+    let wrong: Vec<_> = obtained.iter().filter(is_wrong).chain(unstapled).collect();
     let named = wrong.iter().take(NAMED_MOST).map(|one| {
         let error = if one["error"].is_string() { &one["error"] } else { &one["ocsp"]["error"] };
-        json!({ "name": one["name"], "state": one["state"], "error": error })
+        // Those in files have no state: their end shows whether they are valid.
+        let (name, state) = match one["name"].is_string() {
+            true => (&one["name"], &one["state"]),
+            false => (&one["file"], &one["ocsp"]["state"]),
+        };
+        json!({ "name": name, "state": state, "error": error })
     });
     json!({
         "count": obtained.len() + files.len(),
@@ -61,18 +67,22 @@ mod tests {
                 { "name": "b.test", "state": "valid", "not_after": 40, "error": "no answer; wait" },
                 { "name": "c.test", "state": "valid", "not_after": 60, "ocsp": { "error": "away" } },
             ],
-            "files": [{ "file": "site.pem", "not_after": 45 }],
+            "files": [
+                { "file": "site.pem", "not_after": 45, "ocsp": null },
+                { "file": "other.pem", "not_after": 70, "ocsp": { "state": "missing", "error": "away" } },
+            ],
         });
         let short = certificates_in_short(&all);
         assert_eq!(
             (&short["count"], &short["first_end"], &short["wrong"]),
-            (&json!(4), &json!(40), &json!(2))
+            (&json!(5), &json!(40), &json!(3))
         );
         assert_eq!(
             short["named"][0],
             json!({ "name": "b.test", "state": "valid", "error": "no answer; wait" })
         );
         assert_eq!(short["named"][1]["error"], "away");
+        assert_eq!(short["named"][2], json!({ "name": "other.pem", "state": "missing", "error": "away" }));
     }
 
     #[test]

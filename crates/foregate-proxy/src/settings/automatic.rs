@@ -57,7 +57,7 @@ impl Automatic {
     /// replaced together.
     pub fn certificate(&self, name: &str) -> CertificateFiles {
         let file = self.storage.join("certificates").join(file_name(name, "pem"));
-        CertificateFiles { certificate: file.clone(), key: file }
+        CertificateFiles::new(file.clone(), file)
     }
 
     /// The innermost zone with dynamic updates that contains a name.

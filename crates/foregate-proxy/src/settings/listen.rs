@@ -1,5 +1,6 @@
 //! Listeners, and the TLS that they speak.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -98,6 +99,25 @@ pub struct CertificateFiles {
     pub certificate: PathBuf,
     /// PEM private key (PKCS#8, PKCS#1 or SEC1).
     pub key: PathBuf,
+    /// The file into which OCSP responses for the certificate are fetched. Default (`None`): none are fetched, and
+    /// the file next to the certificate, if there is one, is used.
+    pub staple: Option<PathBuf>,
+}
+
+impl CertificateFiles {
+    /// The files of a certificate for which no OCSP responses are fetched.
+    pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
+        Self { certificate, key, staple: None }
+    }
+
+    /// The file with the OCSP response that handshakes send: `CERTIFICATE.ocsp` unless responses are fetched.
+    pub fn staple_file(&self) -> PathBuf {
+        self.staple.clone().unwrap_or_else(|| {
+            let mut name = OsString::from(&self.certificate);
+            name.push(".ocsp");
+            name.into()
+        })
+    }
 }
 
 /// The requirements for a TLS handshake. Two sites with different policies never share a session ticket.

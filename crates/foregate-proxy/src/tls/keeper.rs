@@ -1,9 +1,10 @@
 //! The proxy's interface to the part of the process that obtains certificates.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::pin::Pin;
 
-pub use crate::counters::certificates::KeeperCounts;
+pub use crate::counters::certificates::{KeeperCounts, StapleCounts};
 use crate::settings::CertificateFiles;
 
 /// The part of the process that obtains certificates.
@@ -17,6 +18,13 @@ pub trait CertificateKeeper: fmt::Debug + Send + Sync {
 
     /// The state of each kept certificate, sorted by name.
     fn reports(&self) -> Vec<CertificateReport>;
+
+    /// The state of the OCSP response for each certificate in files for which responses are fetched, with the file of
+    /// the certificate, sorted by it.
+    fn staples(&self) -> Vec<(PathBuf, StapleReport)>;
+
+    /// Certificates in files have been replaced, so their OCSP responses may be about the old ones.
+    fn certificates_changed(&self);
 
     /// The keeper's counts since the start of the process.
     fn counts(&self) -> KeeperCounts;
@@ -46,10 +54,41 @@ pub struct CertificateReport {
 /// The state of the OCSP response for a certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StapleReport {
+    /// The state in one word.
+    pub standing: StapleStanding,
     /// The end of the response that handshakes send, seconds since 1970. 0 if there is none.
     pub until: i64,
     /// The time of the next request to the responder, seconds since 1970.
     pub next_attempt: i64,
     /// The failure of the last request, and the remedy.
     pub error: Option<String>,
+}
+
+/// The state of the OCSP response for a certificate in one word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StapleStanding {
+    /// The responder has not answered yet, and has not failed either.
+    #[default]
+    Waiting,
+    /// The last request has brought a response.
+    Current,
+    /// The last request has failed. Handshakes send an older response.
+    Failing,
+    /// The last request has failed, and handshakes send no response.
+    Missing,
+    /// The authority has revoked the certificate. Handshakes send no response.
+    Revoked,
+}
+
+impl StapleStanding {
+    /// The word for reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Current => "current",
+            Self::Failing => "failing",
+            Self::Missing => "missing",
+            Self::Revoked => "revoked",
+        }
+    }
 }

@@ -33,7 +33,9 @@ pub use self::acceptor::{Acceptor, FinishedHandshake, HandshakeError, ServerStre
 pub use self::alpn::Alpn;
 pub use self::connector::{ConnectError, Connector, OriginTlsStream, Refusal};
 pub use self::identity::{AlternativeName, ClientIdentity};
-pub use self::keeper::{CertificateKeeper, CertificateReport, KeeperCounts, StapleReport};
+pub use self::keeper::{
+    CertificateKeeper, CertificateReport, KeeperCounts, StapleCounts, StapleReport, StapleStanding,
+};
 pub use self::policy::{PolicyId, check_clients};
-pub use self::staple::{RESPONSE_MOST, Staple, StapleError, StapleSubject, staple_file};
+pub use self::staple::{RESPONSE_MOST, Staple, StapleError, StapleSubject, staple_in};
 pub use self::store::{Certificate, CertificateStore, TlsError, check_certificate};

@@ -1,12 +1,11 @@
 //! OCSP responses for our own certificates (RFC 6960), which handshakes send along ("stapled", RFC 6066).
 //!
-//! A response is a file next to the certificate, `CERTIFICATE.ocsp`. This module makes the request to the
+//! A response is a file: `CERTIFICATE.ocsp` next to the certificate, or one of the storage. This module makes the request to the
 //! responder that the certificate names, and judges a response before it is stored or sent. It does no I/O.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -82,11 +81,16 @@ pub enum StapleError {
     Signature,
 }
 
-/// The file with the response for a certificate.
-pub fn staple_file(certificate: &Path) -> PathBuf {
-    let mut name = OsString::from(certificate);
-    name.push(".ocsp");
-    name.into()
+/// The file in a folder into which responses for a certificate are fetched. Its name begins with the name of the
+/// certificate's file, for people, and ends with a hash of its path, since two folders may have files of the same name.
+pub fn staple_in(folder: &Path, certificate: &Path) -> PathBuf {
+    const NAME_MOST: usize = 100;
+    let path = certificate.as_os_str().as_encoded_bytes();
+    let name = certificate.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().take(NAME_MOST).collect();
+    let hash: String =
+        digest(&SHA256, path).as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    folder.join(format!("{name}.{hash}.ocsp"))
 }
 
 impl StapleSubject {
@@ -452,6 +456,18 @@ mod tests {
         assert_eq!(judged(true, &bed.issuer), Ok(()));
         assert_eq!(judged(false, &bed.issuer), Err(StapleError::Signature));
         assert_eq!(judged(true, &Bed::new(&[1]).issuer), Err(StapleError::Signature));
+    }
+
+    #[test]
+    fn each_certificate_has_a_file_for_its_responses() {
+        let of = |certificate: &str| staple_in(Path::new("/s"), Path::new(certificate));
+        let (one, other) = (of("/a/site.pem"), of("/b/site.pem"));
+        assert!(one.to_str().unwrap().starts_with("/s/site.pem."), "{}", one.display());
+        assert_ne!(one, other);
+        assert_eq!(one, of("/a/site.pem"));
+        // A name of 255 bytes is possible, and must leave room for the hash.
+        let long = of(&format!("/a/{}", "\u{fc}".repeat(127)));
+        assert!(long.file_name().unwrap().len() <= 255);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::keeper::CertificateKeeper;
 use super::names::CertificateNames;
 use super::pem::{self, PemBlock};
 use super::sni::CertificateTable;
-use super::staple::{StapleSubject, staple_file};
+use super::staple::StapleSubject;
 use super::tickets::TicketStore;
 use crate::counters::metrics::CertificateExpiry;
 use crate::files;
@@ -64,6 +64,8 @@ pub struct CertificateFacts {
     pub names: Vec<String>,
     /// True if the certificate has expired.
     pub expired: bool,
+    /// True if responses can be fetched for it: it names an OCSP responder, and the chain has its issuer.
+    pub has_responder: bool,
 }
 
 /// Checks that a certificate and its key can be used together, without keeping them.
@@ -73,8 +75,9 @@ pub struct CertificateFacts {
 /// The file that cannot be used.
 pub fn check_certificate(files: &CertificateFiles) -> Result<CertificateFacts, TlsError> {
     let clock = Clock::default();
-    let names = LoadedPair::read(files, clock)?.names;
-    Ok(CertificateFacts { names: names.shown(), expired: names.expired(clock) })
+    let LoadedPair { key, names, .. } = LoadedPair::read(files, clock)?;
+    let has_responder = StapleSubject::of_chain(&key.cert).is_some();
+    Ok(CertificateFacts { names: names.shown(), expired: names.expired(clock), has_responder })
 }
 
 /// The certificates of the process. Each is read once, no matter how many listeners and sites use it. A
@@ -141,7 +144,7 @@ impl CertificateStore {
                 for files in self.shared.certificates.lock().keys() {
                     started.add(&files.certificate);
                     started.add(&files.key);
-                    started.add(&staple_file(&files.certificate));
+                    started.add(&files.staple_file());
                 }
                 *watch = Some(started);
             }
@@ -173,7 +176,7 @@ impl CertificateStore {
         if let Some(watch) = self.shared.watch.lock().as_mut() {
             watch.add(&files.certificate);
             watch.add(&files.key);
-            watch.add(&staple_file(&files.certificate));
+            watch.add(&files.staple_file());
         }
         Ok(certificate)
     }
@@ -236,6 +239,9 @@ impl StoreShared {
         }
         if replaced > 0 {
             self.rebuild_tables();
+            if let Some(keeper) = self.keeper.get() {
+                keeper.certificates_changed();
+            }
         }
         replaced
     }
@@ -327,7 +333,7 @@ impl LoadedPair {
         let names = key.cert.first().and_then(CertificateNames::read).map(Arc::new).ok_or_else(|| {
             TlsError::new(&files.certificate, "the first certificate is malformed", CHAIN_FIX)
         })?;
-        let stapled = read_stapled(&files.certificate, &key, clock);
+        let stapled = read_stapled(files, &key, clock);
         Ok(Self { key: Arc::new(key), names, stapled })
     }
 }
@@ -364,8 +370,8 @@ fn has_key(certificate: &CertificateDer<'_>, public: &SubjectPublicKeyInfoDer<'_
 
 /// The key with the OCSP response next to its certificate. `None` if there is none that holds: then handshakes have
 /// none, and clients that want one ask the responder.
-fn read_stapled(certificate: &Path, key: &CertifiedKey, clock: Clock) -> Option<StapledKey> {
-    let file = staple_file(certificate);
+fn read_stapled(files: &CertificateFiles, key: &CertifiedKey, clock: Clock) -> Option<StapledKey> {
+    let file = files.staple_file();
     let response = fs::metadata(&file).ok().and_then(|_| read_file(&file).ok())?;
     let judged = match StapleSubject::of_chain(&key.cert) {
         Some(subject) => subject.judge(&response, seconds(clock)).map_err(|error| error.to_string()),
@@ -378,6 +384,11 @@ fn read_stapled(certificate: &Path, key: &CertifiedKey, clock: Clock) -> Option<
         }
         Ok(_) => {
             tracing::warn!(file = %file.display(), "not sent to clients: the certificate is revoked");
+            None
+        }
+        // A fetched one is replaced as soon as its certificate is, and failures of that are reported.
+        Err(error) if files.staple.is_some() => {
+            tracing::debug!(file = %file.display(), "not sent to clients: {error}");
             None
         }
         Err(error) => {
@@ -525,5 +536,5 @@ impl From<Metadata> for CertificateStamp {
 
 fn stamps(files: &CertificateFiles) -> PairStamps {
     let stamp = |file: &Path| fs::metadata(file).ok().map(CertificateStamp::from);
-    [stamp(&files.certificate), stamp(&files.key), stamp(&staple_file(&files.certificate))]
+    [stamp(&files.certificate), stamp(&files.key), stamp(&files.staple_file())]
 }

@@ -49,10 +49,10 @@ impl Folder {
         let made =
             rcgen::generate_simple_self_signed(names.iter().map(ToString::to_string).collect::<Vec<_>>())
                 .unwrap();
-        CertificateFiles {
-            certificate: self.write(&format!("{stem}.pem"), &made.cert.pem()),
-            key: self.write(&format!("{stem}.key"), &made.signing_key.serialize_pem()),
-        }
+        CertificateFiles::new(
+            self.write(&format!("{stem}.pem"), &made.cert.pem()),
+            self.write(&format!("{stem}.key"), &made.signing_key.serialize_pem()),
+        )
     }
 }
 
@@ -512,10 +512,10 @@ async fn origins_are_verified() {
     let authorities = folder.write("authorities.pem", &authority.pem);
     let (certificate, key) =
         authority.issue("origin", vec![SanType::DnsName("origin.test".try_into().unwrap())]);
-    let files = CertificateFiles {
-        certificate: folder.write("origin.pem", &certificate.pem()),
-        key: folder.write("origin.key", &key.serialize_pem()),
-    };
+    let files = CertificateFiles::new(
+        folder.write("origin.pem", &certificate.pem()),
+        folder.write("origin.key", &key.serialize_pem()),
+    );
     let mut listen = listen(vec![files.clone()]);
     listen.policy = asks(&authorities, false);
     let acceptor = acceptor_of(&listen, &[], &CertificateStore::new());

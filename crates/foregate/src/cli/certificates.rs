@@ -91,10 +91,10 @@ fn table(answer: &Value, now: i64) -> String {
         |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_i64).unwrap_or_default();
     let mut rows = Vec::new();
+    let ocsp_error = |one: &Value| one.get("ocsp").map_or_else(String::new, |ocsp| text(ocsp, "error"));
     for one in &certificates {
         let left = left(number(one, "not_after") - now);
-        let errors =
-            [text(one, "error"), one.get("ocsp").map_or_else(String::new, |ocsp| text(ocsp, "error"))];
+        let errors = [text(one, "error"), ocsp_error(one)];
         rows.push((text(one, "name"), text(one, "state"), left, text(one, "issuer"), errors));
     }
     for one in &files {
@@ -105,7 +105,7 @@ fn table(answer: &Value, now: i64) -> String {
             state.to_owned(),
             left(seconds),
             "file".to_owned(),
-            Default::default(),
+            [String::new(), ocsp_error(one)],
         ));
     }
     if rows.is_empty() {
@@ -227,7 +227,10 @@ mod tests {
                   "ocsp": { "until": 0, "error": "no OCSP response; wait" } },
                 { "name": "b.example", "state": "temporary", "issuer": "", "not_after": 90, "error": "no route; wait" },
             ],
-            "files": [{ "file": "site.pem", "not_after": -5 }],
+            "files": [
+                { "file": "site.pem", "not_after": -5, "ocsp": null },
+                { "file": "other.pem", "not_after": 90, "ocsp": { "until": 0, "error": "no answer; wait" } },
+            ],
         });
         let table = table(&answer, 0);
         assert!(
@@ -238,6 +241,7 @@ mod tests {
         );
         assert!(table.contains("b.example  temporary       90 s\n    no route; wait\n"), "{table}");
         assert!(table.contains("site.pem   expired            -  file\n"), "{table}");
+        assert!(table.contains("other.pem  valid           90 s  file\n    no answer; wait\n"), "{table}");
         assert_eq!(super::table(&serde_json::json!({}), 0), "no certificates are in use\n");
     }
 }

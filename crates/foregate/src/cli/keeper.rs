@@ -5,8 +5,8 @@ use std::sync::Arc;
 use foregate_acme::Keeper;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::server::{EffectiveConfiguration, SettingsSource};
-use foregate_proxy::settings::ListenAddress;
 use foregate_proxy::settings::automatic::Automatic;
+use foregate_proxy::settings::{CertificateFiles, ListenAddress};
 use foregate_proxy::tls::CertificateKeeper;
 use parking_lot::Mutex;
 
@@ -15,7 +15,26 @@ pub(super) struct WithKeeper {
     source: Arc<dyn SettingsSource>,
     keeper: Arc<Keeper>,
     /// The certificates in the configuration that was read last.
-    read: Mutex<Option<Arc<Automatic>>>,
+    read: Mutex<KeptCertificates>,
+}
+
+/// The certificates that the keeper has to do with.
+#[derive(Clone, Default)]
+struct KeptCertificates {
+    automatic: Option<Arc<Automatic>>,
+    /// The certificates in files for which OCSP responses are fetched.
+    stapled: Vec<CertificateFiles>,
+}
+
+impl KeptCertificates {
+    fn of(settings: &Settings) -> Self {
+        let of_listeners = settings.listeners.iter().filter_map(|listen| listen.tls.as_ref());
+        let of_sites = settings.sites.sites().iter().filter_map(|site| site.options.tls.as_ref());
+        let all =
+            of_listeners.flat_map(|tls| &tls.certificates).chain(of_sites.flat_map(|tls| &tls.certificates));
+        let stapled = all.filter(|files| files.staple.is_some()).cloned().collect();
+        Self { automatic: settings.automatic.clone(), stapled }
+    }
 }
 
 impl WithKeeper {
@@ -30,16 +49,18 @@ impl WithKeeper {
 
     /// Makes the files that the settings name, so that they exist before the settings are used.
     fn prepare(&self, settings: &Settings) -> Result<(), String> {
-        if let Some(automatic) = &settings.automatic {
+        let kept = KeptCertificates::of(settings);
+        if let Some(automatic) = &kept.automatic {
             Keeper::prepare(automatic)?;
         }
-        self.read.lock().clone_from(&settings.automatic);
+        Keeper::prepare_stapled(&kept.stapled)?;
+        *self.read.lock() = kept;
         Ok(())
     }
 
     fn follow(&self) {
-        let automatic = self.read.lock().clone();
-        self.keeper.follow(automatic);
+        let KeptCertificates { automatic, stapled } = self.read.lock().clone();
+        self.keeper.follow(automatic, &stapled);
     }
 }
 
@@ -90,7 +111,7 @@ impl SettingsSource for WithKeeper {
 
     fn handed_over(&self) {
         self.source.handed_over();
-        self.keeper.follow(None);
+        self.keeper.follow(None, &[]);
     }
 
     fn keeper(&self) -> Option<Arc<dyn CertificateKeeper>> {

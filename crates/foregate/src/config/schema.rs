@@ -99,8 +99,9 @@ pub static LISTEN_TLS: Block = Block {
         CERTIFICATE,
         MINIMUM_VERSION.default("\"1.2\""),
         CLIENT_CERTIFICATES.otherwise("no certificate is asked for"),
+        OCSP,
     ],
-    later: &["ciphers", "ocsp"],
+    later: &["ciphers"],
 };
 
 /// The block of `site { tls }`.
@@ -109,13 +110,21 @@ pub static SITE_TLS: Block = Block {
         CERTIFICATE,
         MINIMUM_VERSION.otherwise("the listener's"),
         CLIENT_CERTIFICATES.otherwise("the listener's"),
+        OCSP,
     ],
-    later: &["ciphers", "ocsp"],
+    later: &["ciphers"],
 };
 
 const CERTIFICATE: Key = Key::one("certificate", "FILE key=FILE", "certificate \"site.pem\" key=\"site.key\"", "A certificate chain, leaf first, and its private key, both in PEM. SNI chooses among several certificates: one with the exact name, else one with a wildcard, else the first. A client that sends no SNI, because it asks for an IP address, gets the certificate of the address that it has connected to, else the first. Changed files are loaded without a restart.")
     .props(&[Prop { name: "key", usage: "FILE", required: true, default: "", about: "The private key, as PKCS#8, PKCS#1 or SEC1." }])
     .many();
+
+const OCSP: Key = Key::flag(
+    "ocsp",
+    "#false",
+    "ocsp",
+    "Fetches OCSP responses for each `certificate` of this block that names a responder, stores them in the `storage` folder of `acme`, and sends them in handshakes (stapling). Handshakes never wait for a response. Certificates of `\"auto\"` need no key: responses for them are always fetched.",
+);
 
 const MINIMUM_VERSION: Key = Key::one(
     "minimum-version",

@@ -119,6 +119,7 @@ fn every_key_changes_the_settings() {
         let base = match *name {
             "proxy" => "allow-connect",
             "queue" => "requests 10",
+            "ocsp" => "certificate \"site.pem\" key=\"site.key\"",
             _ => "",
         };
         let example = key.example.replace("upstream \"app\"", "upstream \"other\"");
@@ -128,8 +129,8 @@ fn every_key_changes_the_settings() {
         let example = example.replace("collector-ca.pem", "ca.pem");
         let example = example.replace("upstream=\"old\"", "upstream=\"elsewhere\"");
         let example = example.replace("mirror \"shadow\"", "mirror \"elsewhere\"");
-        // A queue needs a limit.
-        let example = if *name == "queue" { format!("{base}\n{example}") } else { example };
+        // A queue needs a limit, and a response a certificate.
+        let example = if matches!(*name, "queue" | "ocsp") { format!("{base}\n{example}") } else { example };
         let with = folder.debug(&logs_to(name, around(outer, &example)));
         let without = folder.debug(&logs_to(name, around(outer, base)));
         assert!(with != without, "{} has no effect", path.join(" "));
@@ -234,7 +235,9 @@ fn every_key_has_a_text_case() {
     let mut texts = String::new();
     read_all(&cases, &mut texts);
     // The keys of `acme` need an authority, which these tests run.
-    texts.push_str(&std::fs::read_to_string(cases.join("../acme/run")).unwrap());
+    for file in ["run", "bed.py"] {
+        texts.push_str(&std::fs::read_to_string(cases.join("../acme").join(file)).unwrap());
+    }
     let words: std::collections::HashSet<&str> =
         texts.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
     let mut missing = Vec::new();

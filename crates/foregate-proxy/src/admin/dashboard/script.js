@@ -438,8 +438,9 @@ function showCertificates({ certificates, files }) {
     const kind = left < 3 * 86400 ? "bad" : left < 14 * 86400 || state === "temporary" ? "warn" : "good";
     return { name, value: left > 0 ? span(left) + " left" : "expired", share: left / (90 * 86400), kind, note, key: title || name, title };
   };
-  const items = certificates.map(one => item(one.name, one.not_after, one.state, one.error || (one.state === "valid" ? "" : one.state)))
-    .concat(files.map(one => item(one.file.slice(one.file.lastIndexOf("/") + 1), one.not_after, "", "", one.file)));
+  const stapling = one => (one.ocsp && one.ocsp.error) || "";
+  const items = certificates.map(one => item(one.name, one.not_after, one.state, one.error || (one.state === "valid" ? stapling(one) : one.state)))
+    .concat(files.map(one => item(one.file.slice(one.file.lastIndexOf("/") + 1), one.not_after, "", stapling(one), one.file)));
   items.sort((a, b) => a.share - b.share);
   bars("certificates", items);
 }

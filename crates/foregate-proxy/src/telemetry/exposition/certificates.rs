@@ -30,10 +30,23 @@ pub(super) fn obtained(encoder: &mut DescriptorEncoder<'_>, counts: &KeeperCount
     counter(encoder, "acme_certificates_obtained", help, counts.obtained)?;
     let help = "Failed attempts to obtain a certificate";
     counter(encoder, "acme_failures", help, counts.failed)?;
-    let help = "Requests for OCSP responses for these certificates, by outcome";
-    let mut staples = counters(encoder, "acme_ocsp", help)?;
+    let help = "Certificates whose last attempt failed";
+    encoder
+        .encode_descriptor("acme_certificates_failing", help, None, MetricType::Gauge)?
+        .encode_gauge(&i64::try_from(counts.failing).unwrap_or(i64::MAX))?;
+    let help = "Requests for OCSP responses, by outcome";
+    let mut staples = counters(encoder, "ocsp_requests", help)?;
     labelled(&mut staples, &[("result", "ok")], counts.stapled)?;
     labelled(&mut staples, &[("result", "failed")], counts.staples_failed)?;
+    let help = "Certificates for which OCSP responses are fetched, by the state of the response";
+    let mut states = encoder.encode_descriptor("ocsp_responses", help, None, MetricType::Gauge)?;
+    let of = &counts.staples;
+    let each =
+        [("current", of.current), ("failing", of.failing), ("missing", of.missing), ("revoked", of.revoked)];
+    for (state, count) in each {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        states.encode_family(&[("state", state)])?.encode_gauge(&count)?;
+    }
     let help = "Handshakes for names without a certificate, by outcome";
     let mut demands = counters(encoder, "acme_on_demand", help)?;
     labelled(&mut demands, &[("result", "admitted")], counts.demanded)?;

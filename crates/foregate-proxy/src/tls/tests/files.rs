@@ -61,7 +61,7 @@ fn errors_name_the_file_and_the_way_out() {
     let a = folder.certificate("a", &["a.test"]);
     let b = folder.certificate("b", &["b.test"]);
     let error = |certificate: &Path, key: &Path| {
-        let files = CertificateFiles { certificate: certificate.to_owned(), key: key.to_owned() };
+        let files = CertificateFiles::new(certificate.to_owned(), key.to_owned());
         let error = store.load(&files).unwrap_err();
         let text = error.to_string();
         (error.file, text)
@@ -108,7 +108,7 @@ fn a_certificate_of_version_1_belongs_to_its_key() {
 
     let error = |certificate: &str, key: &Path| {
         let certificate = folder.write("c.pem", certificate);
-        read_pair(&CertificateFiles { certificate, key: key.to_owned() }).unwrap_err().to_string()
+        read_pair(&CertificateFiles::new(certificate, key.to_owned())).unwrap_err().to_string()
     };
     assert!(error(&version_1, &other.key).contains("does not belong to"));
     let reversed = format!("{}{version_1}", fs::read_to_string(&other.certificate).unwrap());

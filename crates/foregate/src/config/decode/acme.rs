@@ -118,12 +118,12 @@ impl Acme {
 
     /// The certificates that the proxy obtains, with the names of all sites; `None` if there are none. `listener` is the
     /// issuer in a listener's `tls`, which applies to sites without their own. `in_clear` is true if a listener accepts
-    /// requests without TLS.
+    /// requests without TLS. `stapled` is the place of an `ocsp`, which uses the storage without obtaining certificates.
     pub(super) fn finish(
         self,
         decoder: &mut Decoder<'_>,
         (listener, in_clear): (Option<IssuedBy>, bool),
-        sites: &[CertifiedSite],
+        (sites, stapled): (&[CertifiedSite], Option<Place>),
         inspect: bool,
     ) -> Option<Arc<Automatic>> {
         let Self { mut automatic, place, challenges } = self;
@@ -143,17 +143,17 @@ impl Acme {
             }
         }
         let is_used = !names.is_empty() || listener.is_some() && automatic.on_demand.is_some();
+        if inspect && (is_used || stapled.is_some()) {
+            writable::storage(decoder, &automatic.storage, place.or(stapled.filter(|_| !is_used)));
+        }
         if !is_used {
-            if place.is_some() {
+            if place.is_some() && stapled.is_none() {
                 let message = "nothing asks for certificates by `acme`, so that this has no effect";
                 decoder.warn(
                     Problem::new(place, message).help("write `tls \"auto\"` in a `listen` or in a `site`"),
                 );
             }
             return None;
-        }
-        if inspect {
-            writable::storage(decoder, &automatic.storage, place);
         }
         automatic.names = names;
         Some(Arc::new(automatic))

@@ -123,6 +123,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     settings.compare_samples = compare::default_samples();
     let acme = nodes.iter().find(|(key, _)| key.name == "acme").map(|(_, item)| *item);
     let acme = acme::Acme::decode(&mut decoder, acme);
+    inspection.store_in(&acme.automatic.storage);
     let admin_item = nodes.iter().find(|(key, _)| key.name == "admin").map(|(_, item)| *item);
     let dashboard_item = nodes.iter().find(|(key, _)| key.name == "dashboard").map(|(_, item)| *item);
     for (key, item) in nodes {
@@ -147,7 +148,8 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let issuer =
         settings.listeners.iter().filter_map(|listen| listen.tls.as_ref()).find_map(|tls| tls.automatic);
     let in_clear = settings.listeners.iter().any(|listen| listen.tls.is_none());
-    settings.automatic = acme.finish(&mut decoder, (issuer, in_clear), sites.certified(), inspect);
+    settings.automatic =
+        acme.finish(&mut decoder, (issuer, in_clear), (sites.certified(), inspection.stapled()), inspect);
     sites.warn(&mut decoder, secure, settings.automatic.as_deref(), &items, &inspection);
     upstreams.warn(&mut decoder);
     if !secure && settings.passed.is_empty() {

@@ -1,12 +1,13 @@
 //! The common part of the `tls` of listeners and of sites, and checks of its files.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::routing::HostPattern;
+use foregate_proxy::settings::automatic::IssuedBy;
 use foregate_proxy::settings::{CertificateFiles, ClientCertificates, SiteTls, TlsVersion, UpstreamTls};
-use foregate_proxy::tls::{Connector, TlsError, check_certificate, check_clients};
+use foregate_proxy::tls::{Connector, TlsError, check_certificate, check_clients, staple_in};
 
 use super::acme::issuer;
 use crate::config::schema::{Block, SITE_TLS};
@@ -24,12 +25,32 @@ pub(super) struct Inspection {
     watched: Vec<PathBuf>,
     /// The names in the certificates. `None` if none has been read.
     names: Option<HashSet<String>>,
+    /// The folder into which OCSP responses are fetched.
+    staples: PathBuf,
+    /// The place of the first `ocsp`, if there is one.
+    stapled: Option<Place>,
 }
 
 impl Inspection {
     /// A new inspection; files are inspected only if `wanted` is true.
     pub(super) fn new(wanted: bool) -> Self {
-        Self { seen: wanted.then(HashSet::new), watched: Vec::new(), names: None }
+        Self {
+            seen: wanted.then(HashSet::new),
+            watched: Vec::new(),
+            names: None,
+            staples: PathBuf::new(),
+            stapled: None,
+        }
+    }
+
+    /// Sets the folder of obtained certificates, in which OCSP responses are stored as well.
+    pub(super) fn store_in(&mut self, storage: &Path) {
+        self.staples = storage.join("ocsp");
+    }
+
+    /// The place of the first `ocsp`, which needs the folder. `None` if there is none.
+    pub(super) fn stapled(&self) -> Option<Place> {
+        self.stapled
     }
 
     /// The files that need a reload when they change.
@@ -42,6 +63,9 @@ impl Inspection {
             match check_certificate(files) {
                 Ok(certificate) => {
                     self.names.get_or_insert_default().extend(certificate.names);
+                    if files.staple.is_some() && !certificate.has_responder {
+                        warn_without_responder(decoder, item, files);
+                    }
                     if certificate.expired {
                         let message = format!("{}: the certificate has expired", files.certificate.display());
                         let problem = Problem::new(Some(item.place()), message);
@@ -107,13 +131,11 @@ pub(super) fn decode(
     inspection: &mut Inspection,
 ) -> SiteTls {
     let mut tls = SiteTls { automatic: decoder.read(item, 0, issuer), ..SiteTls::default() };
+    let (mut certificates, mut ocsp) = (Vec::new(), None);
     for (key, item) in decoder.block(item, block) {
         match key.name {
-            "certificate" => {
-                let files = certificate(decoder, item);
-                files.iter().for_each(|files| inspection.certificate(decoder, item, files));
-                tls.certificates.extend(files);
-            }
+            "certificate" => certificates.extend(certificate(decoder, item).map(|files| (item, files))),
+            "ocsp" => ocsp = decoder.flag(item).then(|| item.place()),
             "minimum-version" => {
                 tls.minimum_version = decoder.choice(item, 0, VERSIONS);
             }
@@ -127,6 +149,18 @@ pub(super) fn decode(
             name => debug_assert!(false, "{name} is not read"),
         }
     }
+    for (item, mut files) in certificates {
+        files.staple = ocsp.map(|_| staple_in(&inspection.staples, &files.certificate));
+        inspection.certificate(decoder, item, &files);
+        tls.certificates.push(files);
+    }
+    if let Some(place) = ocsp {
+        if tls.certificates.is_empty() {
+            warn_without_certificate(decoder, place, tls.automatic);
+        } else {
+            inspection.stapled.get_or_insert(place);
+        }
+    }
     if tls.automatic.is_some() && !tls.certificates.is_empty() && std::ptr::eq(block, &SITE_TLS) {
         let problem =
             Problem::new(Some(item.place()), "the site names a `certificate`, and is to get one by itself");
@@ -135,8 +169,25 @@ pub(super) fn decode(
     tls
 }
 
+fn warn_without_responder(decoder: &mut Decoder<'_>, item: Item<'_>, files: &CertificateFiles) {
+    let message = format!(
+        "{}: no OCSP response can be fetched, as the certificate names no responder, or the file lacks the certificate of its issuer",
+        files.certificate.display()
+    );
+    let problem = Problem::new(Some(item.place()), message);
+    decoder.warn(problem.help("leave out `ocsp`, or add the issuer's certificate to the end of the file"));
+}
+
+fn warn_without_certificate(decoder: &mut Decoder<'_>, place: Place, automatic: Option<IssuedBy>) {
+    let problem = Problem::new(Some(place), "`ocsp` has no effect: this block names no `certificate`");
+    decoder.warn(problem.help(match automatic {
+        Some(_) => "leave it out: responses for obtained certificates are always fetched",
+        None => "write it into the block with the `certificate`",
+    }));
+}
+
 pub(super) fn certificate(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<CertificateFiles> {
     let certificate = decoder.file(item, 0);
     let key = decoder.prop_file(item, "key");
-    Some(CertificateFiles { certificate: certificate?, key: key? })
+    Some(CertificateFiles::new(certificate?, key?))
 }
