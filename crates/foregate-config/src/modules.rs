@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -57,6 +58,8 @@ pub struct Modules<'t> {
     /// The index in `settings` for the nodes of a key, by their content.
     known: Map<KeyNodes, u32>,
     settings: Vec<Configured>,
+    /// For settings, by their index: a digest of what is written, if bodies depend on it; otherwise 0.
+    versions: Vec<u32>,
     /// For settings, by their index: the place of the first node.
     places: Vec<Option<Place>>,
     /// Problems of combinations of settings that cannot work.
@@ -81,6 +84,8 @@ struct ModuleKey {
     phase: PhaseId,
     /// Set if a step of the key chooses an upstream.
     chooses: bool,
+    /// Set if a step of the key may change bodies of responses.
+    changes: bool,
 }
 
 /// All nodes of a key that apply at one place, the outermost first.
@@ -131,7 +136,8 @@ impl<'t> Modules<'t> {
             let decls = || pipeline.steps().enumerate().filter(|(number, _)| steps.contains(*number));
             let phase = decls().next().map_or(PhaseId::Log, |(_, decl)| decl.phase);
             let chooses = decls().any(|(_, decl)| decl.outputs.iter().any(is_choice));
-            ModuleKey { key, step, phase, chooses }
+            let changes = decls().any(|(_, decl)| decl.phase == PhaseId::ResponseBody);
+            ModuleKey { key, step, phase, chooses, changes }
         });
         Self {
             tree,
@@ -143,6 +149,7 @@ impl<'t> Modules<'t> {
             keys: keys.collect(),
             known: Map::default(),
             settings: Vec::new(),
+            versions: Vec::new(),
             places: Vec::new(),
             impossible: Vec::new(),
             plans: Map::default(),
@@ -384,7 +391,7 @@ impl<'t> Modules<'t> {
         if let Some(known) = self.known.get(said) {
             return Some(*known);
         }
-        let ModuleKey { key, step, phase, chooses } = self.keys[said.key];
+        let ModuleKey { key, step, phase, chooses, changes } = self.keys[said.key];
         let mut context = Reading {
             tree: self.tree,
             pipeline: self.pipeline,
@@ -429,6 +436,8 @@ impl<'t> Modules<'t> {
         if !reads.is_empty() {
             self.reads.insert(number, reads);
         }
+        let shapes_bodies = changes && !configured.dry_run;
+        self.versions.push(if shapes_bodies { digest(&(key.name, &said.nodes, &said.when)) } else { 0 });
         self.settings.push(configured);
         self.places.push(said.nodes.first().map(|node| host_place(node.place())));
         self.known.insert(said.clone(), number);
@@ -483,7 +492,11 @@ impl<'t> Modules<'t> {
                 for configured in key.0.iter().filter_map(|number| self.settings.get(*number as usize)) {
                     builder.configure(configured.clone());
                 }
-                let plan = Arc::new(builder.build(proxied));
+                let versions: Vec<u32> =
+                    key.0.iter().filter_map(|number| self.versions.get(*number as usize).copied()).collect();
+                let version =
+                    if versions.iter().all(|version| *version == 0) { 0 } else { digest(&versions) };
+                let plan = Arc::new(builder.version(version).build(proxied));
                 self.note_reads(&key.0, &plan);
                 self.note_untakable(&key.0, &plan);
                 self.plans.insert(key, Arc::clone(&plan));
@@ -492,6 +505,25 @@ impl<'t> Modules<'t> {
         };
         known.get_or_init(|| plan).clone()
     }
+}
+
+/// A digest that is the same in each process of this program (FNV-1a), and never 0.
+fn digest(of: &impl Hash) -> u32 {
+    struct Fnv(u64);
+    impl Hasher for Fnv {
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        fn finish(&self) -> u64 {
+            self.0
+        }
+    }
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    of.hash(&mut hasher);
+    let digest = hasher.finish();
+    ((digest >> 32) as u32 ^ digest as u32).max(1)
 }
 
 fn panicked(nodes: &[Node], step: &str) -> settings::Problem {

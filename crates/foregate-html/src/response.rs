@@ -1,6 +1,6 @@
 //! Facts about a body from the head of its response.
 
-use foregate_module::{Argument, Edit, Edits, Field, Fields, Problem};
+use foregate_module::{Argument, Edit, Edits, Field, Fields, Problem, versioned, versioned_validators};
 
 /// Returns true if a list field contains an element, ignoring case (RFC 9110, section 5.6.1).
 pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> bool {
@@ -33,13 +33,17 @@ pub(crate) fn is_encoded(response: &dyn Fields) -> bool {
     })
 }
 
-/// Adjusts the ETag of a 304 response. A client that has the changed body has a weak validator, so the 304 gets the
-/// weak one too (RFC 9110, section 15.4.5). A client with the strong validator has the origin's body, and the ETag
+/// Adjusts the ETag of a 304 response. A client that has the changed body has a weak validator with the version of the
+/// plan, so the 304 gets this one too (RFC 9110, section 15.4.5), and no time. A client with the strong validator has the origin's body, and the ETag
 /// stays. A client that revalidates only by time gets the weak validator, so that no cache combines parts of the
 /// origin's body with the changed body.
-pub(crate) fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits {
+pub(crate) fn revalidated(request: &dyn Fields, response: &dyn Fields, version: u32) -> Edits {
     let mut edits = Edits::new();
-    let Some(strong) = response.get("etag").filter(|tag| tag.starts_with(b"\"")) else { return edits };
+    let Some(tag) = response.get("etag") else { return edits };
+    if versioned(tag, version).is_some_and(|tag| has_element(request, "if-none-match", &tag)) {
+        return versioned_validators(response, version);
+    }
+    let Some(strong) = Some(tag).filter(|tag| tag.starts_with(b"\"")) else { return edits };
     let weak = [b"W/", strong].concat();
     let names_none = request.get("if-none-match").is_none();
     if (names_none || has_element(request, "if-none-match", &weak))
@@ -121,7 +125,7 @@ mod tests {
         let told = |asked: &[(&str, &str)], tag: &str| {
             let sample = foregate_module::testing::Sample::get("/").response(304).response_field("etag", tag);
             let sample = asked.iter().fold(sample, |sample, (name, value)| sample.field(name, value));
-            let edits = revalidated(&sample.request, &sample.response);
+            let edits = revalidated(&sample.request, &sample.response, 1);
             let mut head = sample.response;
             edits.apply(&mut head);
             String::from_utf8(head.get("etag").unwrap().into()).unwrap()
@@ -130,6 +134,8 @@ mod tests {
         assert_eq!(told(&[("if-none-match", "\"x\"")], "\"x\""), "\"x\"");
         assert_eq!(told(&[("if-modified-since", "Mon, 01 Jan 2024 00:00:00 GMT")], "\"x\""), "W/\"x\"");
         assert_eq!(told(&[("if-none-match", "W/\"x\"")], "W/\"x\""), "W/\"x\"");
+        assert_eq!(told(&[("if-none-match", "W/\"x~00000001\"")], "\"x\""), "W/\"x~00000001\"");
+        assert_eq!(told(&[("if-none-match", "W/\"x~00000001\"")], "W/\"x\""), "W/\"x~00000001\"");
     }
 
     #[test]

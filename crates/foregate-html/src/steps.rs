@@ -11,8 +11,8 @@ use std::sync::Arc;
 use foregate_module::settings::{Argument, Block, Context, FromNode, Key, Node, Problem, each, together};
 use foregate_module::{
     Add, Added, AskWhole, Count, DecodedBody, Edit, EditResponse, Edits, Emit, Fields, Filter,
-    FilterResponseBody, Method, Never, PART_PASSED, Path, PlainBody, Random, Read, RequestFields,
-    ResponseFields, Status, Step, Value, Wish, phase,
+    FilterResponseBody, Method, Never, PART_PASSED, Path, PlainBody, PlanVersion, Random, Read,
+    RequestFields, ResponseFields, Status, Step, Value, Wish, phase, versioned_validators,
 };
 
 use crate::feature::Features;
@@ -178,6 +178,7 @@ impl Step for Choose {
         Read<'r, DocumentSettings>,
         RequestFields<'r>,
         ResponseFields<'r>,
+        PlanVersion,
         Method<'r>,
         Path<'r>,
         Status,
@@ -199,6 +200,7 @@ impl Step for Choose {
             Read(adjusted),
             RequestFields(request),
             ResponseFields(response),
+            PlanVersion(version),
             Method(method),
             Path(path),
             Status(status),
@@ -216,7 +218,7 @@ impl Step for Choose {
         let dry = features.is_dry();
         let wants_nonce = features.iter().any(|(chosen, dry)| !dry && chosen.feature.wants_nonce());
         if status == 304 {
-            let mut edits = if dry { Edits::new() } else { revalidated(request, response) };
+            let mut edits = if dry { Edits::new() } else { revalidated(request, response, version) };
             // A cache updates its stored fields from this response. The origin's policy would replace the stored policy, which
             // allows the nonce in the stored body. So the origin's policy is removed.
             if wants_nonce && [&b"GET"[..], b"HEAD"].contains(&method) {
@@ -277,7 +279,8 @@ pub struct Html;
 impl Step for Html {
     type At = phase::ResponseBody;
     type Settings = ();
-    type In<'r> = (Added<'r, Features>, Read<'r, Document>, Added<'r, DecodedBody>, ResponseFields<'r>);
+    type In<'r> =
+        (Added<'r, Features>, Read<'r, Document>, Added<'r, DecodedBody>, ResponseFields<'r>, PlanVersion);
     type Out = (FilterResponseBody, EditResponse, Count);
     type Stop = Never;
     const NAME: &'static str = STEP;
@@ -287,7 +290,7 @@ impl Step for Html {
     fn run(
         &self,
         (): &(),
-        (features, Read(terms), decoded, ResponseFields(response)): Self::In<'_>,
+        (features, Read(terms), decoded, ResponseFields(response), PlanVersion(version)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let passes = |event| {
             ControlFlow::Continue((FilterResponseBody(None), EditResponse(Edits::new()), Count(event)))
@@ -298,7 +301,10 @@ impl Step for Html {
         }
         // The policy is changed only here, when it is certain that the document is rewritten. Until then it stays as strict as
         // it was.
-        let edits = terms.nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
+        let mut edits = terms.nonce.as_deref().map_or(Edits::new(), |nonce| nonce::allow(response, nonce));
+        if !features.is_dry() {
+            edits.extend(&versioned_validators(response, version));
+        }
         let chosen = features.iter().map(|(chosen, dry)| (chosen.clone(), dry)).collect();
         let filter = FilterResponseBody(Some(Pass::filter(chosen, terms.clone())));
         ControlFlow::Continue((filter, EditResponse(edits), Count(None)))

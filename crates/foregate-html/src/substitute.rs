@@ -15,8 +15,8 @@ use std::sync::Arc;
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, each, together};
 use foregate_module::{
     Add, Added, Bail, BodyFilter, Count, DecodedBody, DryRun, EditResponse, Edits, Filter,
-    FilterResponseBody, Filtered, Finding, Never, PlainBody, RequestFields, ResponseFields, Sink, Status,
-    Step, Wish, phase,
+    FilterResponseBody, Filtered, Finding, Never, PlainBody, PlanVersion, RequestFields, ResponseFields,
+    Sink, Status, Step, Wish, phase, versioned_validators,
 };
 
 use crate::features::flag;
@@ -111,7 +111,7 @@ pub struct AskForPlain;
 impl Step for AskForPlain {
     type At = phase::ResponseBody;
     type Settings = ReplaceSettings;
-    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status);
+    type In<'r> = (RequestFields<'r>, ResponseFields<'r>, PlanVersion, Status);
     type Out = (Add<PlainBody>, EditResponse);
     type Stop = Never;
     const NAME: &'static str = "substitute-ask";
@@ -122,10 +122,12 @@ impl Step for AskForPlain {
     fn run(
         &self,
         settings: &ReplaceSettings,
-        (RequestFields(request), ResponseFields(response), Status(status)): Self::In<'_>,
+        (RequestFields(request), ResponseFields(response), PlanVersion(version), Status(status)): Self::In<
+            '_,
+        >,
     ) -> ControlFlow<Never, Self::Out> {
         if status == 304 {
-            return ControlFlow::Continue((Add(None), EditResponse(revalidated(request, response))));
+            return ControlFlow::Continue((Add(None), EditResponse(revalidated(request, response, version))));
         }
         let wish = settings.of(status, response).map(|_| Wish { step: STEP, dry: false });
         ControlFlow::Continue((Add(wish), EditResponse(Edits::new())))
@@ -139,8 +141,8 @@ pub struct Substitute;
 impl Step for Substitute {
     type At = phase::ResponseBody;
     type Settings = ReplaceSettings;
-    type In<'r> = (Added<'r, DecodedBody>, ResponseFields<'r>, Status, DryRun);
-    type Out = (FilterResponseBody, Count);
+    type In<'r> = (Added<'r, DecodedBody>, ResponseFields<'r>, PlanVersion, Status, DryRun);
+    type Out = (FilterResponseBody, EditResponse, Count);
     type Stop = Never;
     const NAME: &'static str = STEP;
     const ABOUT: &'static str = "Replaces texts of responses by others.";
@@ -149,17 +151,19 @@ impl Step for Substitute {
     fn run(
         &self,
         settings: &ReplaceSettings,
-        (decoded, ResponseFields(response), Status(status), DryRun(dry)): Self::In<'_>,
+        (decoded, ResponseFields(response), PlanVersion(version), Status(status), DryRun(dry)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        let Some(substitutes) = settings.of(status, response) else {
-            return ControlFlow::Continue((FilterResponseBody(None), Count(None)));
+        let passes = |event| {
+            ControlFlow::Continue((FilterResponseBody(None), EditResponse(Edits::new()), Count(event)))
         };
+        let Some(substitutes) = settings.of(status, response) else { return passes(None) };
         if is_encoded(response) && decoded.is_empty() {
-            return ControlFlow::Continue((FilterResponseBody(None), Count(Some("coding-not-supported"))));
+            return passes(Some("coding-not-supported"));
         }
         let filter = Substituting { dry, ..Substituting::new(substitutes) };
         let filtered = Filtered { budget: usize::MAX, ..Filtered::new(STEP, filter) };
-        ControlFlow::Continue((FilterResponseBody(Some(filtered)), Count(None)))
+        let edits = versioned_validators(response, version);
+        ControlFlow::Continue((FilterResponseBody(Some(filtered)), EditResponse(edits), Count(None)))
     }
 }
 

@@ -76,6 +76,11 @@ pub trait Exchange {
     fn site(&self) -> &str;
     /// The pattern of the route; empty without a route.
     fn route(&self) -> &str;
+    /// The [version](crate::Plan::version) of the route's plan; 0 for platforms whose validators do not tell versions
+    /// apart. Default: 0.
+    fn plan_version(&self) -> u32 {
+        0
+    }
     /// The current time, which is the same for all steps of a phase.
     fn now(&self) -> Now;
     /// Returns true if all body filters together hold so much memory that optional filters should be skipped. Default:

@@ -253,6 +253,9 @@ plain! {
     Time(Now), "time", Phase, |exchange| exchange.now();
     /// True if all body filters together hold so much memory that a step should not add an optional filter.
     MemoryIsShort(bool), "memory is short", Phase, |exchange| exchange.memory_is_short();
+    /// The version of the plan, for the validators of bodies that depend on the configuration: see
+    /// [`versioned_validators`](crate::versioned_validators).
+    PlanVersion(u32), "version of the plan", AfterResponse, |exchange| exchange.plan_version();
     /// A number that cannot be guessed.
     Random(u64), "random number", Phase, |exchange| exchange.random();
     /// The length of the request's body, bytes; 0 without a body, `None` if the client has not announced the length.

@@ -86,9 +86,9 @@ pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use ids::{LogId, UpstreamId};
 pub use input::{
     Authority, Body, ClientAddress, Doubt, DryRun, ErrorKind, GiveWay, Host, Input, Inputs, MemoryIsShort,
-    Method, OtherPaths, Outcome, Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt,
-    ReceivedRequest, RequestFields, RequestLength, ResponseBody, ResponseFields, ResponseSource, RouteName,
-    Scheme, SiteName, Status, Time, Tls, Unseen, View,
+    Method, OtherPaths, Outcome, Path, PeerAddress, PlanVersion, Protocol, Query, Random, RawTarget,
+    ReadableAt, ReceivedRequest, RequestFields, RequestLength, ResponseBody, ResponseFields, ResponseSource,
+    RouteName, Scheme, SiteName, Status, Time, Tls, Unseen, View,
 };
 pub use output::{
     Add, Apply, AskWhole, ChooseUpstream, Count, Counts, EditRequest, EditResponse, Emit, FilterRequestBody,
@@ -107,7 +107,7 @@ pub use step::{ErasedStep, Filter, Load, Step, Swept, Verdict, Weight, WhenFull,
 pub use steps::Steps;
 pub use target::has_parent_segment;
 pub use text::Text;
-pub use validators::restore_validators;
+pub use validators::{restore_validators, versioned, versioned_validators};
 pub use value::{Kind, Shown, Value};
 
 /// The name of the event, and of the note, for an effect that was skipped because of a dry run.

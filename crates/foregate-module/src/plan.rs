@@ -58,6 +58,7 @@ pub struct Plan {
     parts: Box<[PlannedStep]>,
     renews: bool,
     changes_bodies: bool,
+    version: u32,
     keeps_received: bool,
     keeps_fields: bool,
     sees_refused: bool,
@@ -180,6 +181,13 @@ impl Plan {
     #[inline]
     pub fn changes_bodies(&self) -> bool {
         self.changes_bodies
+    }
+
+    /// The version of the settings on which changed bodies depend: it differs if these settings differ. 0 if the builder
+    /// was given none.
+    #[inline]
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     /// Removes `If-None-Match` and `If-Modified-Since` from a GET or HEAD request, so that its response is complete.
@@ -327,12 +335,19 @@ fn guards_early(entry: &Entry, settings: &Arc<dyn Any + Send + Sync>) -> bool {
 pub struct PlanBuilder<'p> {
     pipeline: &'p Pipeline,
     configured: Vec<Configured>,
+    version: u32,
 }
 
 impl<'p> PlanBuilder<'p> {
     /// A plan in which nothing is configured.
     pub fn new(pipeline: &'p Pipeline) -> Self {
-        Self { pipeline, configured: Vec::new() }
+        Self { pipeline, configured: Vec::new(), version: 0 }
+    }
+
+    /// Sets the [version](Plan::version) of the plan.
+    pub fn version(&mut self, version: u32) -> &mut Self {
+        self.version = version;
+        self
     }
 
     /// Adds the settings of a key.
@@ -462,6 +477,7 @@ impl<'p> PlanBuilder<'p> {
             parts: parts.into(),
             renews,
             changes_bodies: self.changes_bodies(&steps),
+            version: self.version,
             steps: steps.into(),
             keeps_received,
             keeps_fields,

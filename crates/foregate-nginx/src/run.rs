@@ -235,7 +235,7 @@ impl Run {
             return Err(StopReason::Ended(StepEnd::Answer(answer, "foregate")));
         }
         if route.plan.changes_bodies() {
-            restore_validators(exchange);
+            restore_validators(exchange, 0);
         }
         if route.plan.renews() {
             Plan::renew(exchange);

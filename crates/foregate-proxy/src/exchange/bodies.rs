@@ -71,7 +71,7 @@ pub(super) fn renew(exchange: &mut Exchange<'_>) {
     if plan.changes_bodies()
         && let Some((mut view, _)) = exchange.view()
     {
-        restore_validators(&mut view);
+        restore_validators(&mut view, plan.version());
     }
     if renews && let Some((mut view, _)) = exchange.view() {
         Plan::renew(&mut view);

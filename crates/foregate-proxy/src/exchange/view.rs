@@ -277,6 +277,10 @@ impl module::Exchange for View<'_> {
         self.route.map_or("", |route| &route.pattern)
     }
 
+    fn plan_version(&self) -> u32 {
+        self.route.and_then(|route| route.plan.get()).map_or(0, |plan| plan.version())
+    }
+
     fn now(&self) -> Now {
         self.facts.now
     }
