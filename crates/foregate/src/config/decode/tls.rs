@@ -1,7 +1,7 @@
 //! The common part of the `tls` of listeners and of sites, and checks of its files.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::routing::HostPattern;
@@ -150,7 +150,11 @@ pub(super) fn decode(
         }
     }
     for (item, mut files) in certificates {
-        files.staple = ocsp.map(|_| staple_in(&inspection.staples, &files.certificate));
+        files.staple = ocsp.map(|_| {
+            // Several proxies, each started in a folder of its own, may share the storage.
+            let whole = path::absolute(&files.certificate);
+            staple_in(&inspection.staples, whole.as_deref().unwrap_or(&files.certificate))
+        });
         inspection.certificate(decoder, item, &files);
         tls.certificates.push(files);
     }
