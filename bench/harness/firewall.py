@@ -18,7 +18,7 @@ from . import waf
 from .cli import foregate_path, parsed
 from .processes import Failed, Process, free_port
 from .proxies import BENCH, TARGET, cargo_build
-from .reload import Report, resident
+from .reload import Report, reload, resident
 from .works import Work
 
 KIB = 1024
@@ -184,19 +184,6 @@ def reloads(setup, options, report):
     gap = quiet["gap_us"] / 1000
     report.row("longest gap between answers, no reload", gap, "ms")
     report.row("longest gap between answers, reloads", busy["gap_us"] / 1000, "ms", max(2 * gap, gap + GAP_SLACK_MS))
-
-
-def reload(admin):
-    """Asks for a reload and gives the seconds that it took."""
-    began = time.monotonic()
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(60)
-        client.connect(str(admin))
-        client.sendall(b'{"verb":"reload"}\n')
-        answer = json.loads(client.makefile().readline())
-    if not answer["ok"]:
-        raise Failed(f"a reload was refused: {answer['error']}")
-    return time.monotonic() - began
 
 
 # All of the body is looked at; `heavy` beyond all that is sent keeps everything on the worker.

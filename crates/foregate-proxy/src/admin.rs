@@ -8,8 +8,11 @@ mod figures;
 mod http;
 mod migration;
 mod observers;
+mod parameters;
+mod refusal;
 mod servers;
 mod status;
+mod verification;
 
 pub use self::dashboard::serve_dashboard;
 
@@ -32,7 +35,6 @@ use tokio::time::timeout;
 
 use self::api::AdminApi;
 use self::http::{ClientPatience, serve_one};
-use self::observers::Observer;
 use self::status::{certificates_in_short, servers_in_short};
 use crate::counters::metrics::STATUS_CLASSES;
 use crate::limits::descriptors;
@@ -43,7 +45,7 @@ use crate::telemetry::exposition::{Exposition, ExpositionFormat};
 use crate::time::poll_length::WatchedTask;
 use crate::transport::stream::Socket;
 
-/// The longest admin request or metrics request head, in bytes.
+/// The longest head of a request, in bytes.
 const LONGEST_REQUEST: u64 = 8 * 1024;
 /// The time limit of a client of the admin socket or the metrics endpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -153,7 +155,7 @@ impl Clients {
     }
 }
 
-/// Serves the admin socket. A client uses HTTP, or sends one line of JSON and gets one line back.
+/// Serves the admin socket.
 pub async fn serve(
     listener: UnixListener,
     requests: mpsc::Sender<AdminRequest>,
@@ -181,121 +183,21 @@ pub async fn serve(
 async fn answer(stream: UnixStream, api: &AdminApi, asked: &ServingFlag) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let own = rustix::process::geteuid().as_raw();
-    let mut stream = BufReader::new(stream);
-    // HTTP begins with an upper case letter of a method; a line of JSON never does. Nobody is answered before the first
-    // bytes: a client that still writes when the connection ends would not see the answer.
-    let is_http = timeout(PATIENCE, stream.fill_buf()).await??.first().is_some_and(u8::is_ascii_uppercase);
-    if credentials.uid() != own && credentials.uid() != 0 {
-        let refusal = refusal("only the user that runs the proxy may ask, and root");
-        let refusal = if is_http { http::forbid(&refusal) } else { refusal };
-        return stream.write_all(refusal.as_bytes()).await;
-    }
+    let is_permitted = credentials.uid() == own || credentials.uid() == 0;
     let who = match credentials.pid() {
         Some(pid) => format!("uid {}, pid {pid}", credentials.uid()),
         None => format!("uid {}", credentials.uid()),
     };
-    if is_http {
-        let answer = |request, patience: ClientPatience| {
-            let who = &who;
-            async move { api.answer(request, who, &patience).await }
-        };
-        return serve_one(stream, asked, answer).await;
-    }
-    let mut line = Vec::new();
-    timeout(PATIENCE, (&mut stream).take(LONGEST_REQUEST).read_until(b'\n', &mut line)).await??;
-    asked.set();
-    if is_watch(&line) {
-        return watch(stream, &api.proxy).await;
-    }
-    let reply = reply(&line, &api.requests, &api.proxy).await;
-    audit_line(&api.proxy, &who, &line, &reply);
-    stream.write_all(reply.as_bytes()).await
-}
-
-/// Records a change that was asked for by a line of JSON.
-fn audit_line(proxy: &Proxy, who: &str, line: &[u8], reply: &str) {
-    let request = serde_json::from_slice::<Value>(line).unwrap_or_default();
-    let change = match request["verb"].as_str() {
-        Some("reload") => "reload".to_owned(),
-        Some("cache-purge") => format!("purge {request}"),
-        Some("upstreams") if !request["set"].is_null() => {
-            let text = |name: &str| request["set"][name].as_str().unwrap_or_default();
-            format!("server {} of {}: {}", text("server"), text("upstream"), text("order"))
-        }
-        _ => return,
-    };
-    let reply = serde_json::from_str::<Value>(reply).unwrap_or_default();
-    proxy.audit.record(who, &change, reply["error"].as_str());
-}
-
-/// Returns true for the request to watch the figures.
-fn is_watch(line: &[u8]) -> bool {
-    serde_json::from_slice::<Value>(line).is_ok_and(|request| request["verb"] == "watch")
-}
-
-/// Writes a line of figures each second, as long as the client stays.
-async fn watch(mut stream: BufReader<UnixStream>, proxy: &Arc<Proxy>) -> io::Result<()> {
-    let mut observer = match Observer::new(proxy) {
-        Ok(observer) => observer,
-        Err(error) => return stream.write_all(refusal(&error).as_bytes()).await,
-    };
-    let mut end = [0];
-    loop {
-        let figures = tokio::select! {
-            figures = observer.next() => figures,
-            // The client sends nothing more, so the end of the read means that it has left.
-            _ = stream.read(&mut end) => return Ok(()),
-        };
-        let Some(figures) = figures else { return Ok(()) };
-        timeout(PATIENCE, stream.write_all(format!("{figures}\n").as_bytes())).await??;
-    }
-}
-
-async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<Proxy>) -> String {
-    let request = serde_json::from_slice::<Value>(line).unwrap_or_default();
-    let Some(verb) = request.get("verb").and_then(Value::as_str) else {
-        return refusal("expected one line such as {\"verb\":\"reload\"}");
-    };
-    match cache::answer(verb, &request, proxy).await {
-        Some(Ok(answer)) => return format!("{answer}\n"),
-        Some(Err(error)) => return refusal(&error),
-        None => {}
-    }
-    match verb {
-        "reload" => {}
-        "certificates" => return format!("{}\n", certificates(proxy)),
-        "upstreams" => return servers::reply(&request, proxy).await,
-        "migrate" => return format!("{}\n", migration::report(proxy)),
-        "compare" => {
-            return match comparisons::reply(&request, proxy).await {
-                Ok(answer) => format!("{answer}\n"),
-                Err(error) => refusal(&error),
-            };
-        }
-        "status" => {
-            let (answer, answered) = oneshot::channel();
-            if requests.send(AdminRequest::Status(answer)).await.is_ok()
-                && let Ok(status) = answered.await
-            {
-                return format!("{status}\n");
+    let answer = |request, patience: ClientPatience| {
+        let who = &who;
+        async move {
+            match is_permitted {
+                true => api.answer(request, who, &patience).await,
+                false => AdminApi::forbid(),
             }
-            return refusal("the proxy is stopping");
         }
-        _ => {
-            return refusal(&format!(
-                "unknown verb {verb:?}; known are: reload, status, certificates, upstreams, watch, migrate, compare, cache-purge, cache-stat, cache-get"
-            ));
-        }
-    }
-    let (answer, answered) = oneshot::channel();
-    if requests.send(AdminRequest::Reload(answer)).await.is_err() {
-        return refusal("the proxy is stopping");
-    }
-    match answered.await {
-        Ok(Ok(())) => "{\"ok\":true}\n".to_owned(),
-        Ok(Err(error)) => refusal(&error),
-        Err(_) => refusal("the proxy is stopping"),
-    }
+    };
+    serve_one(stream, asked, answer).await
 }
 
 /// The certificates in use. Those that the proxy obtains itself are listed by their names, others by their
@@ -337,10 +239,6 @@ fn certificates(proxy: &Proxy) -> Value {
     });
     let (certificates, files): (Vec<_>, Vec<_>) = (obtained.collect(), files.collect());
     json!({ "ok": true, "certificates": certificates, "files": files })
-}
-
-fn refusal(error: &str) -> String {
-    format!("{}\n", json!({ "ok": false, "error": error }))
 }
 
 /// Serves `/metrics` and `/health` to any client.

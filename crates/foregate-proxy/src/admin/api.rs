@@ -1,5 +1,5 @@
-//! The admin interface over HTTP, which `openapi.json` describes. Every answer, except the events and the metrics, is
-//! a JSON object with `ok`; if `ok` is false, it also has `error`.
+//! The admin interface over HTTP, which `openapi.json` describes. Every answer, except events and the metrics, is a JSON
+//! object with `ok`; if `ok` is false, it also has `error`.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -16,9 +16,11 @@ use super::http::{
     ClientPatience, HttpRequest, HttpResponse, read_body, respond, respond_events, respond_json,
 };
 use super::observers::Observer;
+use super::parameters::{GivenParameters, ParameterRule, Parameters};
+use super::refusal::ApiError;
 use super::{
     AdminRequest, ConfigurationRefusal, GivenConfiguration, PATIENCE, ProcessControls, all_metrics, cache,
-    certificates, figures, migration, servers,
+    certificates, comparisons, figures, migration, servers, verification,
 };
 use crate::proxy::Proxy;
 use crate::telemetry::exposition::ExpositionFormat;
@@ -36,9 +38,11 @@ const EVENTS_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The resource with answers that do not end.
 const EVENTS: &str = "/v1/events";
+/// The resource that checks the cache's disk, with events until the end of the check.
+const VERIFY: &str = "/v1/cache/verify";
 
 /// The resources, with the methods of each.
-const RESOURCES: [(&str, &[Method]); 16] = [
+const RESOURCES: [(&str, &[Method]); 21] = [
     ("/v1/openapi.json", &[Method::GET]),
     ("/v1/status", &[Method::GET]),
     ("/v1/figures", &[Method::GET]),
@@ -51,6 +55,11 @@ const RESOURCES: [(&str, &[Method]); 16] = [
     ("/v1/certificates", &[Method::GET]),
     ("/v1/cache", &[Method::GET]),
     ("/v1/cache/purge", &[Method::POST]),
+    ("/v1/cache/response", &[Method::GET]),
+    (VERIFY, &[Method::POST]),
+    ("/v1/comparisons", &[Method::GET]),
+    ("/v1/comparisons/sample", &[Method::GET]),
+    ("/v1/comparisons/ignore", &[Method::POST]),
     ("/v1/errors", &[Method::GET]),
     ("/v1/audit", &[Method::GET]),
     ("/v1/migration", &[Method::GET]),
@@ -81,15 +90,19 @@ const PURGE_MEMBERS: Members = &[
     ("soft", MemberRule::Flag),
 ];
 
+const IGNORE_MEMBERS: Members = &[("part", MemberRule::RequiredText)];
+
+const RESPONSE_PARAMETERS: Parameters =
+    &[("url", ParameterRule::Required), ("field", ParameterRule::Repeated)];
+const REPORT_PARAMETERS: Parameters = &[("format", ParameterRule::Optional)];
+const SAMPLE_PARAMETERS: Parameters = &[("id", ParameterRule::Required)];
+
 /// The process that is administered.
 pub(super) struct AdminApi {
     pub(super) proxy: Arc<Proxy>,
     pub(super) requests: mpsc::Sender<AdminRequest>,
     pub(super) controls: Arc<dyn ProcessControls>,
 }
-
-/// An answer that is not 200.
-struct ApiError(StatusCode, String);
 
 type ApiResult = Result<HttpResponse, ApiError>;
 
@@ -127,13 +140,22 @@ impl AdminApi {
             return response;
         }
         let answered = match method {
-            Method::GET | Method::HEAD => self.read(&path, patience).await,
+            Method::GET | Method::HEAD => self.read(&path, request.uri().query(), patience).await,
+            _ if path == VERIFY => self.verify(who, patience),
             _ => self.change(request, &path, who).await,
         };
         answered.unwrap_or_else(failed)
     }
 
-    async fn read(&self, path: &str, patience: &ClientPatience) -> ApiResult {
+    /// The answer to a user who may not ask.
+    pub(super) fn forbid() -> HttpResponse {
+        failed(ApiError(
+            StatusCode::FORBIDDEN,
+            "only the user that runs the proxy may ask, and root".to_owned(),
+        ))
+    }
+
+    async fn read(&self, path: &str, query: Option<&str>, patience: &ClientPatience) -> ApiResult {
         let proxy = &self.proxy;
         Ok(match path {
             "/v1/openapi.json" => respond(StatusCode::OK, "application/json", OPENAPI),
@@ -154,6 +176,19 @@ impl AdminApi {
             "/v1/upstreams" => fine(json!({ "upstreams": servers::list(&proxy.config().upstreams) })),
             "/v1/certificates" => fine(certificates(proxy)),
             "/v1/cache" => fine(cache::stat(proxy)),
+            "/v1/cache/response" => {
+                let given = parameters(query, RESPONSE_PARAMETERS)?;
+                let url = given.get("url").unwrap_or_default();
+                fine(cache::get(proxy, url, given.all("field")).await?)
+            }
+            "/v1/comparisons" => {
+                let given = parameters(query, REPORT_PARAMETERS)?;
+                fine(comparisons::report(proxy, given.get("format")).await?)
+            }
+            "/v1/comparisons/sample" => {
+                let given = parameters(query, SAMPLE_PARAMETERS)?;
+                fine(comparisons::sample(proxy, given.get("id").unwrap_or_default()).await?)
+            }
             "/v1/errors" => fine(figures::failures(proxy)),
             "/v1/audit" => fine(json!({ "changes": self.changes() })),
             "/v1/log-level" => fine(json!({ "level": self.controls.log_filter() })),
@@ -181,11 +216,18 @@ impl AdminApi {
                 let purge = object(&headers, body(request, BODY_LIMIT).await?)?;
                 check_members(&purge, PURGE_MEMBERS)?;
                 check_choice(&purge)?;
-                let result = cache::answer("cache-purge", &purge, &self.proxy).await.unwrap_or(Ok(json!({})));
+                let result = cache::purge(&purge, &self.proxy).await;
                 (
                     format!("purge {purge}"),
                     result.map_err(|error| ApiError(StatusCode::UNPROCESSABLE_ENTITY, error)),
                 )
+            }
+            "/v1/comparisons/ignore" => {
+                let ignore = object(&headers, body(request, BODY_LIMIT).await?)?;
+                check_members(&ignore, IGNORE_MEMBERS)?;
+                let part = ignore.get("part").and_then(Value::as_str).unwrap_or_default();
+                let change = format!("comparisons ignore {}", part.escape_debug());
+                (change, comparisons::ignore(&self.proxy, part).await)
             }
             _ => {
                 let level = object(&headers, body(request, BODY_LIMIT).await?)?;
@@ -201,6 +243,17 @@ impl AdminApi {
         };
         self.proxy.audit.record(who, &change, result.as_ref().err().map(|ApiError(_, error)| &**error));
         result.map(fine)
+    }
+
+    /// Checks the cache's disk. The answer ends with the check.
+    fn verify(&self, who: &str, patience: &ClientPatience) -> ApiResult {
+        let result = verification::verify(&self.proxy).map(respond_events);
+        let refused = result.as_ref().err().map(|ApiError(_, error)| &**error);
+        self.proxy.audit.record(who, "check of the cache's disk", refused);
+        if result.is_ok() {
+            patience.extend(EVENTS_FOR);
+        }
+        result
     }
 
     /// Sends a request to the server, and waits for its answer.
@@ -273,6 +326,11 @@ fn fine(mut value: Value) -> HttpResponse {
 
 fn failed(ApiError(status, error): ApiError) -> HttpResponse {
     respond_json(status, &json!({ "ok": false, "error": error }))
+}
+
+/// The parameters of a request.
+fn parameters(query: Option<&str>, known: Parameters) -> Result<GivenParameters, ApiError> {
+    GivenParameters::read(query, known).map_err(|error| ApiError(StatusCode::UNPROCESSABLE_ENTITY, error))
 }
 
 async fn body(request: HttpRequest, limit: usize) -> Result<Bytes, ApiError> {
@@ -422,8 +480,12 @@ mod tests {
     #[test]
     fn members_of_bodies_are_those_that_are_described() {
         let described: Value = serde_json::from_str(OPENAPI).unwrap();
-        for (name, members) in [("Order", ORDER_MEMBERS), ("Purge", PURGE_MEMBERS), ("Level", LEVEL_MEMBERS)]
-        {
+        for (name, members) in [
+            ("Order", ORDER_MEMBERS),
+            ("Purge", PURGE_MEMBERS),
+            ("Ignore", IGNORE_MEMBERS),
+            ("Level", LEVEL_MEMBERS),
+        ] {
             let schema = &described["components"]["schemas"][name];
             assert_eq!(schema["additionalProperties"], false, "{name}");
             let properties = schema["properties"].as_object().unwrap();
@@ -450,6 +512,36 @@ mod tests {
             json!({"url": null}),
         ] {
             assert!(purge(wrong.clone()).is_err_and(|ApiError(status, _)| status == 422), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_those_that_are_described() {
+        let described: Value = serde_json::from_str(OPENAPI).unwrap();
+        for (path, parameters) in [
+            ("/v1/cache/response", RESPONSE_PARAMETERS),
+            ("/v1/comparisons", REPORT_PARAMETERS),
+            ("/v1/comparisons/sample", SAMPLE_PARAMETERS),
+        ] {
+            for method in ["get", "head"] {
+                let of_method = described["paths"][path][method]["parameters"].as_array().unwrap();
+                let of_method = of_method.iter().map(|parameter| match parameter["$ref"].as_str() {
+                    Some(name) => {
+                        described.pointer(name.strip_prefix('#').unwrap()).expect("a described parameter")
+                    }
+                    None => parameter,
+                });
+                let of_method = of_method.map(|parameter| {
+                    assert_eq!(parameter["in"], "query");
+                    let rule = match (&parameter["required"], &parameter["schema"]["type"]) {
+                        (Value::Bool(true), _) => ParameterRule::Required,
+                        (_, kind) if kind == "array" => ParameterRule::Repeated,
+                        _ => ParameterRule::Optional,
+                    };
+                    (parameter["name"].as_str().unwrap(), rule)
+                });
+                assert_eq!(of_method.collect::<Vec<_>>(), parameters, "{method} {path}");
+            }
         }
     }
 

@@ -1,31 +1,18 @@
-//! The commands of the admin socket that concern the cache.
+//! The resources of the admin interface that concern the cache.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use foregate_cache::{KeyParts, KeyText, MemoryLookup, Purge, Strength, Tag, Uri};
-use foregate_disk::{Stat, VerifyCursor};
+use foregate_disk::Stat;
 use foregate_wire::{HeaderList, Scheme, Slashes, normalize_path, normalize_query, parse_authority};
+use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::refusal::ApiError;
 use crate::cache::StoreFound;
 use crate::counters::cache::{NodeFigures, ReserveFigures, ShieldFigures};
 use crate::proxy::Proxy;
-
-/// The time that one request spends on checking the disk. Its answer says where the next request has to continue.
-const VERIFY: Duration = Duration::from_secs(2);
-
-/// Answers a command. Returns `None` if the command does not concern the cache.
-pub(super) async fn answer(verb: &str, request: &Value, proxy: &Arc<Proxy>) -> Option<Result<Value, String>> {
-    Some(match verb {
-        "cache-purge" => purge(request, proxy).await,
-        "cache-verify" => verify(request, proxy).await,
-        "cache-stat" => Ok(stat(proxy)),
-        "cache-get" => get(request, proxy).await,
-        _ => return None,
-    })
-}
 
 /// The address of a response, as an operator writes it.
 struct Address {
@@ -90,7 +77,7 @@ impl Address {
 }
 
 /// Purges, and reports the number of purged responses.
-async fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
+pub(super) async fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let text = |name| request.get(name).and_then(Value::as_str);
     if let Some(url) = text("url") {
         purge_counted(&Purge::Address(&Address::read(url, proxy, true)?.uri()), request, proxy).await
@@ -123,7 +110,6 @@ async fn purge_counted(purge: &Purge<'_>, request: &Value, proxy: &Arc<Proxy>) -
         None => "none",
     };
     Ok(json!({
-        "ok": true,
         "soft": soft,
         "responses": counted.responses,
         "bytes": counted.bytes,
@@ -134,41 +120,12 @@ async fn purge_counted(purge: &Purge<'_>, request: &Value, proxy: &Arc<Proxy>) -
     }))
 }
 
-/// Checks a part of the stored responses on disk.
-async fn verify(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
-    let from = request.get("from").filter(|from| from.is_object());
-    let number = |name| from.and_then(|from| from.get(name)).and_then(Value::as_u64);
-    let small = |name| number(name).and_then(|number| usize::try_from(number).ok()).unwrap_or_default();
-    let cursor = VerifyCursor { directory: small("directory"), part: small("part"), after: number("after") };
-    let store = &proxy.cache.store;
-    let Some(verified) = store.verify(cursor, VERIFY).await else {
-        return Err(if store.awaits_folders() {
-            "another generation of this proxy holds the folders of the cache: try again when it has let go of them"
-        } else {
-            "the cache has no folder: `cache-store { disk ... }`"
-        }
-        .to_owned());
-    };
-    let next = verified
-        .next
-        .map(|next| json!({ "directory": next.directory, "part": next.part, "after": next.after }));
-    Ok(json!({
-        "ok": true,
-        "whole": verified.whole,
-        "bytes": verified.bytes,
-        "damaged": verified.damaged,
-        "unread": verified.unread,
-        "next": next,
-    }))
-}
-
 pub(super) fn stat(proxy: &Proxy) -> Value {
     let (figures, counters) = (proxy.cache.figures(), &proxy.metrics.cache);
     let map = |pairs: &mut dyn Iterator<Item = (&'static str, u64)>| -> Value {
         Value::Object(pairs.map(|(name, count)| (name.to_owned(), count.into())).collect())
     };
     json!({
-        "ok": true,
         "memory": {
             "bytes": figures.bytes,
             "limit": figures.limit,
@@ -275,39 +232,43 @@ fn reserve(figures: &ReserveFigures) -> Value {
     })
 }
 
-/// The stored responses for a URL, with keys that have no additions from the route's expressions.
-async fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
-    let url = request.get("url").and_then(Value::as_str).ok_or("expected url")?;
-    let address = Address::read(url, proxy, true)?;
-    let mut fields = HeaderList::new();
-    for field in request.get("fields").and_then(Value::as_array).into_iter().flatten() {
-        let (name, value) =
-            field.as_str().and_then(|field| field.split_once(':')).ok_or("expected NAME: VALUE")?;
-        fields
-            .try_push(name.trim().as_bytes(), value.trim().as_bytes())
-            .map_err(|_| "expected NAME: VALUE")?;
+/// The stored response for a URL and fields such as `Accept-Language: en`, with a key that has no additions from the
+/// route's expressions.
+pub(super) async fn get<'f>(
+    proxy: &Proxy,
+    url: &str,
+    fields: impl Iterator<Item = &'f str>,
+) -> Result<Value, ApiError> {
+    let wrong = |error: String| ApiError(StatusCode::UNPROCESSABLE_ENTITY, error);
+    let address = Address::read(url, proxy, true).map_err(wrong)?;
+    let mut selecting = HeaderList::new();
+    for field in fields {
+        let expected = || wrong(format!("expected a field such as `Accept-Language: en`, not {field:?}"));
+        let (name, value) = field.split_once(':').ok_or_else(expected)?;
+        selecting.try_push(name.trim().as_bytes(), value.trim().as_bytes()).map_err(|_| expected())?;
     }
     let mut text = KeyText::new();
     text.write(&address.uri(), &KeyParts::default());
     let cache = &proxy.cache;
     let key = text.key(&cache.secret);
-    let (object, outdated, tier, length) = match cache.store.get(key, &text, &fields) {
+    let (object, outdated, tier, length) = match cache.store.get(key, &text, &selecting) {
         MemoryLookup::Object { object, outdated } => {
             let length = object.body.len();
             (object, outdated, "memory", length)
         }
         MemoryLookup::Nothing { variant } => {
-            match cache.store.get_from_disk(key, &text, &fields, cache.time()).await {
+            match cache.store.get_from_disk(key, &text, &selecting, cache.time()).await {
                 StoreFound::Hit(hit) => {
                     let length = hit.file.as_ref().map_or_else(|| hit.object.body.len(), |file| file.len());
                     (hit.object, hit.outdated, "disk", length)
                 }
                 StoreFound::Nothing(on_disk) => {
                     let others = variant.or(on_disk).is_some();
-                    return Ok(json!({ "ok": true, "found": false, "other_variants": others }));
+                    return Ok(json!({ "found": false, "other_variants": others }));
                 }
                 StoreFound::Unavailable => {
-                    return Err("the disk is too slow at the moment, or off".to_owned());
+                    let help = "the disk is too slow at the moment, or off".to_owned();
+                    return Err(ApiError(StatusCode::SERVICE_UNAVAILABLE, help));
                 }
             }
         }
@@ -318,7 +279,6 @@ async fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
         format!("{}: {}", text(field.name), text(field.value))
     });
     Ok(json!({
-        "ok": true,
         "found": true,
         "tier": tier,
         "status": head.status,

@@ -2,23 +2,52 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::comparison::ComparisonQuestion;
+use super::refusal::ApiError;
+use crate::comparison::{ComparisonQuestion, ComparisonRefusal, ReportFormat};
 use crate::proxy::Proxy;
 
-/// The answer to `{"verb":"compare","report":"json"}`, `{"verb":"compare","show":ID}` or
-/// `{"verb":"compare","ignore":PART}`.
-pub(super) async fn reply(request: &Value, proxy: &Proxy) -> Result<Value, String> {
-    let text = |name: &str| request.get(name).and_then(Value::as_str).map(str::to_owned);
-    let question = text("report")
-        .map(ComparisonQuestion::Report)
-        .or_else(|| text("show").map(ComparisonQuestion::Show))
-        .or_else(|| text("ignore").map(ComparisonQuestion::Ignore))
-        .ok_or("expected `report`, `show` or `ignore`")?;
-    let config = proxy.config();
-    let samples = Arc::clone(&config.settings.compare_samples);
-    let compares = config.settings.compares;
-    let answer = proxy.comparisons.answer(question, samples).await?;
-    Ok(json!({ "ok": true, "compares": compares, "answer": answer }))
+/// The report: an object, or for `text` and `html` a string.
+pub(super) async fn report(proxy: &Proxy, format: Option<&str>) -> Result<Value, ApiError> {
+    let format = match format {
+        None | Some("json") => ReportFormat::Json,
+        Some("text") => ReportFormat::Text,
+        Some("html") => ReportFormat::Html,
+        Some(_) => {
+            let help = "`format` is json, text or html".to_owned();
+            return Err(ApiError(StatusCode::UNPROCESSABLE_ENTITY, help));
+        }
+    };
+    let report = ask(proxy, ComparisonQuestion::Report(format)).await?;
+    Ok(json!({ "compares": proxy.config().settings.compares, "report": report }))
+}
+
+/// A sample: a request, and both responses.
+pub(super) async fn sample(proxy: &Proxy, id: &str) -> Result<Value, ApiError> {
+    let is_number = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u64::from_str_radix(id, 16).ok().filter(|_| is_number).ok_or_else(|| {
+        let help = format!("{id:?} is no id of a sample: the report shows them");
+        ApiError(StatusCode::UNPROCESSABLE_ENTITY, help)
+    })?;
+    Ok(json!({ "sample": ask(proxy, ComparisonQuestion::Show(number)).await? }))
+}
+
+/// Leaves a part of the responses out from now on.
+pub(super) async fn ignore(proxy: &Proxy, part: &str) -> Result<Value, ApiError> {
+    Ok(json!({ "part": ask(proxy, ComparisonQuestion::Ignore(part.to_owned())).await? }))
+}
+
+async fn ask(proxy: &Proxy, question: ComparisonQuestion) -> Result<Value, ApiError> {
+    let samples = Arc::clone(&proxy.config().settings.compare_samples);
+    proxy.comparisons.answer(question, samples).await.map_err(|refusal| {
+        let status = match refusal {
+            ComparisonRefusal::Busy | ComparisonRefusal::Folder(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ComparisonRefusal::NoSample(_) => StatusCode::NOT_FOUND,
+            ComparisonRefusal::NoPart(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            ComparisonRefusal::TooMany(_) => StatusCode::CONFLICT,
+        };
+        ApiError(status, refusal.to_string())
+    })
 }

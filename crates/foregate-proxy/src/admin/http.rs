@@ -93,14 +93,6 @@ pub(super) fn respond(status: StatusCode, kind: &'static str, body: impl Into<By
     response
 }
 
-/// The whole answer to a client that may not ask, with a body in JSON.
-pub(super) fn forbid(body: &str) -> String {
-    let length = body.len();
-    format!(
-        "HTTP/1.1 403 Forbidden\r\ncontent-type: application/json\r\ncache-control: no-store\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
-}
-
 /// An answer in JSON.
 pub(super) fn respond_json(status: StatusCode, value: &serde_json::Value) -> HttpResponse {
     respond(status, "application/json", format!("{value}\n"))

@@ -5,25 +5,13 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
-use super::refusal;
 use crate::proxy::Proxy;
 use crate::upstream::{Order, ServerReport, Upstream};
 
 /// The largest weight that an operator may give.
 const WEIGHT_MOST: u64 = 1000;
 
-/// The answer to the command `upstreams`: all servers, or the result of an order for one server.
-pub(super) async fn reply(request: &Value, proxy: &Proxy) -> String {
-    let answer = match request.get("set") {
-        None => Ok(json!({ "ok": true, "upstreams": list(&proxy.config().upstreams) })),
-        Some(set) => order(proxy, set).await.map(|()| json!({ "ok": true })),
-    };
-    match answer {
-        Ok(answer) => format!("{answer}\n"),
-        Err(error) => refusal(&error),
-    }
-}
-
+/// The upstreams, each with the state of its servers.
 pub(super) fn list(upstreams: &[Arc<Upstream>]) -> Vec<Value> {
     let now = Instant::now();
     let upstream = |upstream: &Arc<Upstream>| {

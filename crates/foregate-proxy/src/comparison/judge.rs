@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 
 use super::queue::QueueWorker;
 use super::samples::SampleStore;
-use super::{ComparisonQuestion, ComparisonWork, Pair, Pause};
+use super::{
+    ComparisonAnswer, ComparisonQuestion, ComparisonRefusal, ComparisonWork, Pair, Pause, ReportFormat,
+};
 use crate::counters::comparisons::ComparisonCounters;
 use crate::settings::CompareSamples;
 
@@ -187,33 +189,38 @@ impl Judge {
         Redaction::Hashed(key.unwrap_or_else(|| self.key.clone()))
     }
 
-    fn answer(&mut self, question: &ComparisonQuestion, samples: &CompareSamples) -> Result<Value, String> {
+    fn answer(&mut self, question: &ComparisonQuestion, samples: &CompareSamples) -> ComparisonAnswer {
         match question {
             ComparisonQuestion::Report(format) => {
                 let report = Report::new(&self.tally, self.ignored.iter().map(Name::as_str));
-                match &**format {
-                    "text" => Ok(report.text().into()),
-                    "html" => Ok(page(&report).into()),
-                    _ => serde_json::to_value(&report).map_err(|error| error.to_string()),
-                }
+                Ok(match format {
+                    ReportFormat::Text => report.text().into(),
+                    ReportFormat::Html => page(&report).into(),
+                    ReportFormat::Json => serde_json::to_value(&report)
+                        .expect("a report has only texts, numbers and lists and maps of them"),
+                })
             }
-            ComparisonQuestion::Show(id) => {
-                let number = u64::from_str_radix(id, 16)
-                    .map_err(|_| format!("{id:?} is no id of a sample: the report shows them"))?;
-                let store = self.store(samples).map_err(|error| error.to_string())?;
+            ComparisonQuestion::Show(number) => {
+                // Opening the folder would create it.
+                if self.store.is_none() && !samples.folder.exists() {
+                    return Err(ComparisonRefusal::NoSample(*number));
+                }
+                let store =
+                    self.store(samples).map_err(|error| ComparisonRefusal::Folder(error.to_string()))?;
                 store.expire(now());
-                store.read(number).ok_or_else(|| format!("there is no sample {id}, or it has expired"))
+                store.read(*number).ok_or(ComparisonRefusal::NoSample(*number))
             }
             ComparisonQuestion::Ignore(part) => {
-                let name = Name::read(part)?;
-                if self.ignored.len() >= IGNORED_MOST {
-                    return Err(format!("{IGNORED_MOST} parts are ignored already"));
+                let name = Name::read(part).map_err(ComparisonRefusal::NoPart)?;
+                let is_new = !self.ignored.contains(&name);
+                if is_new && self.ignored.len() >= IGNORED_MOST {
+                    return Err(ComparisonRefusal::TooMany(IGNORED_MOST));
                 }
                 let shown = name.as_str().to_owned();
                 let mut rules = Rules::default();
                 rules.ignore(name.clone());
                 self.tally.forget(&rules);
-                if !self.ignored.contains(&name) {
+                if is_new {
                     self.ignored.push(name);
                 }
                 Ok(shown.into())

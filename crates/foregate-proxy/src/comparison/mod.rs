@@ -174,20 +174,53 @@ struct SamePair {
 /// The question of an administrator.
 #[derive(Debug, Clone)]
 pub enum ComparisonQuestion {
-    /// The report, as `json`, `text` or `html`.
-    Report(String),
-    /// A sample.
-    Show(String),
+    /// The report.
+    Report(ReportFormat),
+    /// The sample with this number.
+    Show(u64),
     /// Leave a part of the responses out from now on.
     Ignore(String),
 }
+
+/// The form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportFormat {
+    /// An object with everything.
+    Json,
+    /// A text that fits on one screen.
+    Text,
+    /// A page.
+    Html,
+}
+
+/// The reason why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ComparisonRefusal {
+    /// The thread did not answer in time.
+    #[error("comparisons are busy; try again")]
+    Busy,
+    /// The folder of the samples cannot be used.
+    #[error("the folder of the samples: {0}")]
+    Folder(String),
+    /// There is no sample of this number, or it has expired.
+    #[error("there is no sample {0:x}, or it has expired")]
+    NoSample(u64),
+    /// The name is no name of a part of a response.
+    #[error("{0}")]
+    NoPart(String),
+    /// So many parts are ignored already.
+    #[error("{0} parts are ignored already")]
+    TooMany(usize),
+}
+
+type ComparisonAnswer = Result<Value, ComparisonRefusal>;
 
 #[derive(Debug)]
 enum ComparisonWork {
     Compare(Box<Pair>),
     Same(SamePair),
     NotCompared(Arc<str>, &'static str),
-    Answer(ComparisonQuestion, Arc<CompareSamples>, oneshot::Sender<Result<Value, String>>),
+    Answer(ComparisonQuestion, Arc<CompareSamples>, oneshot::Sender<ComparisonAnswer>),
 }
 
 impl Comparisons {
@@ -264,7 +297,7 @@ impl Comparisons {
         &self,
         question: ComparisonQuestion,
         samples: Arc<CompareSamples>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, ComparisonRefusal> {
         let (sender, receiver) = oneshot::channel();
         let mut work = Some(ComparisonWork::Answer(question, samples, sender));
         let asked = async {
@@ -278,7 +311,7 @@ impl Comparisons {
         };
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok(answer)) => answer,
-            _ => Err("comparisons are busy; try again".to_owned()),
+            _ => Err(ComparisonRefusal::Busy),
         }
     }
 

@@ -1,13 +1,20 @@
 //! `foregate cache`.
 
+use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::admin::{AdminEvents, EventStream, ResourceRequest, events, reason};
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
-use super::reload::ask_process;
+use super::progress::Progress;
+use super::reload::{ask_process, cannot_ask, find_admin};
+
+/// The time within which the proxy must send the next event of a check: it sends one each second.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A verb of the cache.
 #[derive(Debug, Subcommand)]
@@ -91,29 +98,43 @@ impl Cache {
     pub(super) fn run(&self) -> Outcome {
         match self {
             Self::Purge(purge) => {
-                let What { url, tag, prefix, all } = &purge.what;
-                let request = json!({
-                    "verb": "cache-purge", "url": url, "tag": tag, "prefix": prefix, "all": all, "soft": purge.soft,
-                });
-                purge
-                    .running
-                    .ask(&request, |answer| Ok(show_purged(answer) + &without_effect(answer, url.as_deref())))
+                let request = ResourceRequest::post("/v1/cache/purge").with_body(purge.body());
+                purge.running.ask(&request, |answer| {
+                    Ok(show_purged(answer) + &without_effect(answer, purge.what.url.as_deref()))
+                })
             }
             Self::Stat(stat) => {
-                stat.running.ask(&json!({ "verb": "cache-stat" }), |answer| Ok(show_stat(answer)))
+                stat.running.ask(&ResourceRequest::get("/v1/cache"), |answer| Ok(show_stat(answer)))
             }
             Self::Verify(verify) => verify.running.verify(),
             Self::Get(get) => {
-                let request = json!({ "verb": "cache-get", "url": get.url, "fields": get.headers });
+                let request = ResourceRequest::get("/v1/cache/response").with("url", &get.url);
+                let request = get.headers.iter().fold(request, |request, field| request.with("field", field));
                 get.running.ask(&request, |answer| show_stored(answer, &get.url))
             }
         }
     }
 }
 
+impl Purge {
+    fn body(&self) -> Value {
+        let What { url, tag, prefix, all } = &self.what;
+        let mut body = Map::new();
+        for (name, text) in [("url", url), ("tag", tag), ("prefix", prefix)] {
+            if let Some(text) = text {
+                body.insert(name.to_owned(), text.clone().into());
+            }
+        }
+        for (name, _) in [("all", *all), ("soft", self.soft)].iter().filter(|(_, is_set)| *is_set) {
+            body.insert((*name).to_owned(), true.into());
+        }
+        Value::Object(body)
+    }
+}
+
 impl RunningProxy {
     /// Sends `request` to the process and prints the answer as `show` formats it; `show` may report an error instead.
-    fn ask(&self, request: &Value, show: impl FnOnce(&Value) -> Result<String, String>) -> Outcome {
+    fn ask(&self, request: &ResourceRequest, show: impl FnOnce(&Value) -> Result<String, String>) -> Outcome {
         let json = self.output.json;
         let answer = match ask_process(&self.file, self.admin.as_deref(), request, json) {
             Ok(answer) => answer,
@@ -121,7 +142,7 @@ impl RunningProxy {
         };
         let shown = match answer.get("ok") {
             Some(Value::Bool(true)) => show(&answer),
-            _ => Err(reason(&answer)),
+            _ => Err(reason(&answer).to_owned()),
         };
         if json {
             print_json(&answer);
@@ -141,55 +162,79 @@ impl RunningProxy {
         }
     }
 
-    /// Checks the stored responses on disk, a part with each request.
+    /// Has the process check the stored responses on disk.
     fn verify(&self) -> Outcome {
         let json = self.output.json;
-        let mut from = Value::Null;
-        let mut sums = [("whole", 0), ("bytes", 0), ("damaged", 0), ("unread", 0)];
-        loop {
-            let request = json!({ "verb": "cache-verify", "from": from });
-            let mut answer = match ask_process(&self.file, self.admin.as_deref(), &request, json) {
-                Ok(answer) => answer,
-                Err(outcome) => return outcome,
-            };
-            if answer.get("ok") != Some(&Value::Bool(true)) {
+        let request = ResourceRequest::post("/v1/cache/verify");
+        let admin = match find_admin(&self.file, self.admin.as_deref(), &request, json) {
+            Ok(admin) => admin,
+            Err(outcome) => return outcome,
+        };
+        let checked = events(&admin, &request, PATIENCE).and_then(|asked| match asked {
+            AdminEvents::Stream(events) => follow(events),
+            AdminEvents::Refused(answer) => Ok(answer),
+        });
+        match checked {
+            Ok(result) if result["ok"] == Value::Bool(true) => show_verified(&result, json),
+            Ok(refusal) => {
                 if json {
-                    print_json(&answer);
+                    print_json(&refusal);
                 } else {
-                    complain(&reason(&answer));
+                    complain(reason(&refusal));
                 }
-                return Outcome::Wrong;
+                Outcome::Wrong
             }
-            for (name, sum) in &mut sums {
-                *sum += answer[*name].as_u64().unwrap_or(0);
-            }
-            from = answer["next"].take();
-            if from.is_null() {
-                break;
-            }
+            Err(error) => cannot_ask(&admin, &error),
         }
-        let [(_, whole), (_, bytes), (_, damaged), (_, unread)] = sums;
-        let is_fine = damaged == 0 && unread == 0;
-        if json {
-            print_json(
-                &json!({ "ok": is_fine, "whole": whole, "bytes": bytes, "damaged": damaged, "unread": unread }),
-            );
-        } else {
-            let damage = match (damaged, unread) {
-                (0, 0) => "none is damaged".to_owned(),
-                (damaged, 0) => format!("{damaged} damaged, which are removed"),
-                (damaged, unread) => format!(
-                    "{damaged} damaged, which are removed; {unread} could not be read: the disk is too slow, or off"
-                ),
-            };
-            print(&format!("checked {}, {}: {damage}\n", counted(whole + damaged), size(bytes)));
-        }
-        if is_fine { Outcome::Fine } else { Outcome::Wrong }
     }
 }
 
-fn reason(answer: &Value) -> String {
-    answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason").to_owned()
+/// Shows the progress of a check, and returns the data of its last event.
+fn follow(mut events: EventStream) -> io::Result<Value> {
+    let mut progress = Progress::new("responses");
+    let result = loop {
+        let event = match events.next() {
+            Ok(Some(event)) => event,
+            Ok(None) => {
+                let cut_off = "the process ended before the check did: repeat it";
+                break Err(io::Error::new(io::ErrorKind::UnexpectedEof, cut_off));
+            }
+            Err(error) => break Err(error),
+        };
+        let number = |name: &str| event.data[name].as_u64().unwrap_or(0);
+        match &*event.name {
+            "progress" => progress.tell(
+                number("whole") + number("damaged") + number("unread"),
+                number("entries"),
+                &format!("{} damaged", number("damaged")),
+            ),
+            _ => break Ok(event.data),
+        }
+    };
+    progress.end();
+    result
+}
+
+fn show_verified(result: &Value, json: bool) -> Outcome {
+    let number = |name: &str| result[name].as_u64().unwrap_or(0);
+    let (whole, bytes) = (number("whole"), number("bytes"));
+    let (damaged, unread) = (number("damaged"), number("unread"));
+    let is_fine = damaged == 0 && unread == 0;
+    if json {
+        print_json(
+            &json!({ "ok": is_fine, "whole": whole, "bytes": bytes, "damaged": damaged, "unread": unread }),
+        );
+    } else {
+        let damage = match (damaged, unread) {
+            (0, 0) => "none is damaged".to_owned(),
+            (damaged, 0) => format!("{damaged} damaged, which are removed"),
+            (damaged, unread) => format!(
+                "{damaged} damaged, which are removed; {unread} could not be read: the disk is too slow, or off"
+            ),
+        };
+        print(&format!("checked {}, {}: {damage}\n", counted(whole + damaged), size(bytes)));
+    }
+    if is_fine { Outcome::Fine } else { Outcome::Wrong }
 }
 
 fn counted(responses: u64) -> String {

@@ -10,6 +10,7 @@ use foregate_module::Pipeline;
 use serde_json::Value;
 use time::OffsetDateTime;
 
+use super::admin::{ResourceRequest, reason};
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::reload::ask_process;
@@ -61,17 +62,13 @@ impl Certificates {
             return root.run(pipeline);
         }
         let json = self.output.json;
-        let answer = match ask_process(
-            &self.file,
-            self.admin.as_deref(),
-            &serde_json::json!({ "verb": "certificates" }),
-            json,
-        ) {
+        let request = ResourceRequest::get("/v1/certificates");
+        let answer = match ask_process(&self.file, self.admin.as_deref(), &request, json) {
             Ok(answer) => answer,
             Err(outcome) => return outcome,
         };
         if answer.get("ok") != Some(&Value::Bool(true)) {
-            complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
+            complain(reason(&answer));
             return Outcome::Wrong;
         }
         if json {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::admin::{ResourceRequest, reason};
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 use super::reload::ask_process;
@@ -33,7 +34,7 @@ pub(super) struct MigrationStatus {
 impl Migrate {
     pub(super) fn run(&self) -> Outcome {
         let Self::Status(MigrationStatus { file, admin, output }) = self;
-        let request = json!({ "verb": "migrate" });
+        let request = ResourceRequest::get("/v1/migration");
         let answer = match ask_process(file, admin.as_deref(), &request, output.json) {
             Ok(answer) => answer,
             Err(outcome) => return outcome,
@@ -42,9 +43,7 @@ impl Migrate {
         match (fine, output.json) {
             (_, true) => print_json(&answer),
             (true, false) => print(&text(&answer)),
-            (false, false) => {
-                complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
-            }
+            (false, false) => complain(reason(&answer)),
         }
         if fine { Outcome::Fine } else { Outcome::Wrong }
     }
@@ -110,6 +109,8 @@ fn bar(here: u64, there: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

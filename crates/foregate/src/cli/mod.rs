@@ -25,6 +25,7 @@ mod modules;
 mod output;
 mod panics;
 mod privileges;
+mod progress;
 mod reload;
 mod run;
 mod schema;

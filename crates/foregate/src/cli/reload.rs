@@ -9,10 +9,13 @@ use clap::Args;
 use foregate_supervisor::client;
 use serde_json::Value;
 
-use super::admin::ask;
+use super::admin::{ResourceRequest, ask, reason};
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::upgrade::{self, Stages, duration, stages};
+
+/// The resource that reads the configuration again.
+const RELOAD: &str = "/v1/reload";
 
 #[derive(Debug, Args)]
 pub(super) struct Reload {
@@ -40,7 +43,7 @@ impl Reload {
             return self.run_gradually();
         }
         let json = self.output.json;
-        let request = serde_json::json!({ "verb": "reload" });
+        let request = ResourceRequest::post(RELOAD);
         match ask_process(&self.file, self.admin.as_deref(), &request, json) {
             Ok(answer) => show(&answer, json),
             Err(outcome) => outcome,
@@ -59,7 +62,7 @@ impl Reload {
         match client::ask(&self.file.path(), &request, None, |line| upgrade::show(line, json)) {
             Ok(answer) if answer.get("ok") == Some(&Value::Bool(true)) => Outcome::Fine,
             Ok(answer) => {
-                complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
+                complain(reason(&answer));
                 complain(
                     "  help: the configuration before goes on; put its file back, because the next start reads the file",
                 );
@@ -75,11 +78,10 @@ impl Reload {
 pub(super) fn ask_process(
     file: &ConfigFile,
     admin: Option<&Path>,
-    request: &Value,
+    request: &ResourceRequest,
     json: bool,
 ) -> Result<Value, Outcome> {
-    let verb = request.get("verb").and_then(Value::as_str).unwrap_or_default();
-    let admin = find_admin(file, admin, verb, json)?;
+    let admin = find_admin(file, admin, request, json)?;
     ask(&admin, request).map_err(|error| cannot_ask(&admin, &error))
 }
 
@@ -87,6 +89,9 @@ pub(super) fn ask_process(
 pub(super) fn cannot_ask(admin: &Path, error: &io::Error) -> Outcome {
     complain(&format!("cannot ask {}: {error}", admin.display()));
     complain(match error.kind() {
+        io::ErrorKind::Unsupported => {
+            "  help: `foregate status` names its version; `foregate upgrade` replaces it by the version of this command"
+        }
         io::ErrorKind::PermissionDenied => "  help: only the user that runs the proxy may ask it, and root",
         _ => "  help: is it running? if `admin` has changed, `--admin PATH` names the present one",
     });
@@ -97,7 +102,7 @@ pub(super) fn cannot_ask(admin: &Path, error: &io::Error) -> Outcome {
 pub(super) fn find_admin(
     file: &ConfigFile,
     admin: Option<&Path>,
-    verb: &str,
+    request: &ResourceRequest,
     json: bool,
 ) -> Result<PathBuf, Outcome> {
     if let Some(admin) = admin {
@@ -109,8 +114,8 @@ pub(super) fn find_admin(
         Ok(None) => {
             let name = file.path();
             let name = name.display();
-            complain(&match verb {
-                "reload" => format!(
+            complain(&match request.path() {
+                RELOAD => format!(
                     "{name} has no `admin` socket: add `admin \"/run/foregate/admin.sock\"`, or send SIGHUP to the process"
                 ),
                 _ => format!(
@@ -136,7 +141,7 @@ fn show(answer: &Value, json: bool) -> Outcome {
     } else if fine {
         print("reloaded\n");
     } else {
-        complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
+        complain(reason(answer));
     }
     if fine { Outcome::Fine } else { Outcome::Wrong }
 }

@@ -8,7 +8,7 @@ use foregate_supervisor::client;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use super::admin;
+use super::admin::{ResourceRequest, ask};
 use super::arguments::{ConfigFile, Json};
 use super::certificates::lasting;
 use super::output::{Outcome, complain, print, print_json};
@@ -46,7 +46,7 @@ impl Status {
         let path = self.file.path();
         match client::ask(&path, &json!({ "verb": "status" }), Some(PATIENCE), |_| {}) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => match config::admin(&path) {
-                Ok(Some(admin)) => admin::ask(&admin, &json!({ "verb": "status" })).map_err(|_| error),
+                Ok(Some(admin)) => ask(&admin, &ResourceRequest::get("/v1/status")).map_err(|_| error),
                 Ok(None) => {
                     complain(
                         "a process without a supervisor can be asked where the configuration names an `admin` socket",

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::admin::{ResourceRequest, reason};
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 use super::reload::ask_process;
@@ -49,10 +50,10 @@ enum Change {
 impl Upstreams {
     pub(super) fn run(&self) -> Outcome {
         let (process, request) = match &self.change {
-            None => (&self.process, json!({ "verb": "upstreams" })),
+            None => (&self.process, ResourceRequest::get("/v1/upstreams")),
             Some(Change::Set { upstream, server, order, process }) => {
                 let set = json!({ "upstream": upstream, "server": server, "order": order });
-                (process, json!({ "verb": "upstreams", "set": set }))
+                (process, ResourceRequest::post("/v1/servers").with_body(set))
             }
         };
         let json = process.output.json;
@@ -66,9 +67,7 @@ impl Upstreams {
             (_, true, None) => print_json(&answer),
             (true, false, Some(upstreams)) => print(&table(upstreams)),
             (true, false, None) => print("done: `foregate upstreams` shows the state\n"),
-            (false, false, _) => {
-                complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
-            }
+            (false, false, _) => complain(reason(&answer)),
         }
         if fine { Outcome::Fine } else { Outcome::Wrong }
     }

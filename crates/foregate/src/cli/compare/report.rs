@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::cli::admin::{ResourceRequest, reason};
 use crate::cli::arguments::{ConfigFile, Json};
 use crate::cli::output::{Outcome, complain, print, print_json};
 use crate::cli::reload::ask_process;
@@ -21,25 +22,26 @@ struct AskedProcess {
 
 impl AskedProcess {
     /// Returns the answer of the process; errors have been shown already.
-    fn ask(&self, question: (&str, &str), json: bool) -> Result<Value, Outcome> {
-        let mut request = json!({ "verb": "compare" });
-        if let Some(fields) = request.as_object_mut() {
-            fields.insert(question.0.to_owned(), question.1.into());
+    fn ask(&self, request: &ResourceRequest, json: bool) -> Result<Value, Outcome> {
+        let answer = ask_process(&self.file, self.admin.as_deref(), request, json)?;
+        if answer.get("ok") == Some(&Value::Bool(true)) {
+            return Ok(answer);
         }
-        let mut answer = ask_process(&self.file, self.admin.as_deref(), &request, json)?;
-        if answer.get("ok") != Some(&Value::Bool(true)) {
-            match json {
-                true => print_json(&answer),
-                false => complain(
-                    answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"),
-                ),
-            }
-            return Err(Outcome::Wrong);
+        match json {
+            true => print_json(&answer),
+            false => complain(reason(&answer)),
         }
-        if answer.get("compares") == Some(&Value::Bool(false)) && question.0 == "report" {
+        Err(Outcome::Wrong)
+    }
+
+    /// Returns the report in one of its formats.
+    fn report(&self, format: &str, json: bool) -> Result<Value, Outcome> {
+        let request = ResourceRequest::get("/v1/comparisons").with("format", format);
+        let mut answer = self.ask(&request, json)?;
+        if answer["compares"] == Value::Bool(false) {
             complain("the configuration has no `compare`");
         }
-        Ok(answer.get_mut("answer").map(Value::take).unwrap_or_default())
+        Ok(answer["report"].take())
     }
 }
 
@@ -58,7 +60,7 @@ impl ReportArgs {
     pub(crate) fn run(&self) -> Outcome {
         let json = self.output.json;
         if let Some(file) = &self.html {
-            let page = match self.process.ask(("report", "html"), json) {
+            let page = match self.process.report("html", json) {
                 Ok(page) => page,
                 Err(outcome) => return outcome,
             };
@@ -67,7 +69,7 @@ impl ReportArgs {
                 return Outcome::Wrong;
             }
         }
-        match self.process.ask(("report", if json { "json" } else { "text" }), json) {
+        match self.process.report(if json { "json" } else { "text" }, json) {
             Ok(report) if json => print_json(&report),
             Ok(report) => print(report.as_str().unwrap_or_default()),
             Err(outcome) => return outcome,
@@ -87,9 +89,10 @@ pub(crate) struct ShowSample {
 
 impl ShowSample {
     pub(crate) fn run(&self) -> Outcome {
-        match self.process.ask(("show", &self.id), false) {
-            Ok(sample) => {
-                print_json(&sample);
+        let request = ResourceRequest::get("/v1/comparisons/sample").with("id", &self.id);
+        match self.process.ask(&request, false) {
+            Ok(answer) => {
+                print_json(&answer["sample"]);
                 Outcome::Fine
             }
             Err(outcome) => outcome,
@@ -108,9 +111,10 @@ pub(crate) struct IgnorePart {
 
 impl IgnorePart {
     pub(crate) fn run(&self) -> Outcome {
-        match self.process.ask(("ignore", &self.part), false) {
-            Ok(part) => {
-                let part = part.as_str().unwrap_or_default().to_owned();
+        let request = ResourceRequest::post("/v1/comparisons/ignore").with_body(json!({ "part": self.part }));
+        match self.process.ask(&request, false) {
+            Ok(answer) => {
+                let part = answer["part"].as_str().unwrap_or_default();
                 print(&format!(
                     "{part} is ignored until the process ends; `ignore=\"{}\"` in `compare` keeps it so\n",
                     part.trim_start_matches("header ").trim_start_matches("json ")

@@ -19,10 +19,11 @@ use tokio::task::JoinSet;
 
 use super::client::{Base, Client, Connection};
 use super::options::{self, RequestOptions, percent, variable};
-use super::pace::{Pace, Progress};
+use super::pace::Pace;
 use super::source::{Chain, Chains, Format, Unreadable, start};
 use crate::cli::arguments::Json;
 use crate::cli::output::{Outcome, complain, print, print_json};
+use crate::cli::progress::Progress;
 
 /// The number of first requests of each route that the old system gets twice, to learn its noise.
 const LEARNED_FIRST: u64 = 5;
@@ -176,7 +177,7 @@ async fn drive(shared: &Arc<RunState>, jobs: usize, read: &AtomicUsize) -> Resul
         let shared = Arc::clone(shared);
         workers.spawn(async move { worker(&shared).await });
     }
-    let mut progress = Progress::new();
+    let mut progress = Progress::new("requests");
     let result = loop {
         match tokio::time::timeout(Duration::from_millis(200), workers.join_next()).await {
             Ok(None) => break Ok(()),
@@ -185,7 +186,8 @@ async fn drive(shared: &Arc<RunState>, jobs: usize, read: &AtomicUsize) -> Resul
             Ok(Some(Err(_))) => break Err("a worker has failed".to_owned()),
             Err(_) => {
                 let remark = format!("{} differ so far", shared.different.load(Ordering::Relaxed));
-                progress.tell(shared.done.load(Ordering::Relaxed), read.load(Ordering::Relaxed), &remark);
+                let (done, all) = (shared.done.load(Ordering::Relaxed), read.load(Ordering::Relaxed));
+                progress.tell(done as u64, all as u64, &remark);
             }
         }
     };

@@ -15,10 +15,11 @@ use tokio::task::JoinSet;
 
 use super::client::{Base, Client, Connection};
 use super::options::{self, RequestOptions, variable};
-use super::pace::{Pace, Progress};
+use super::pace::Pace;
 use super::source::{Chain, Chains, Format, Unreadable, start};
 use crate::cli::arguments::Json;
 use crate::cli::output::{Outcome, complain, print, print_json};
+use crate::cli::progress::Progress;
 
 /// Bytes of an answer that expectations see.
 const BODY: usize = 16 << 20;
@@ -123,7 +124,7 @@ async fn drive(shared: &Arc<TestState>, jobs: usize, read: &AtomicUsize) -> Resu
         let shared = Arc::clone(shared);
         workers.spawn(async move { worker(&shared).await });
     }
-    let mut progress = Progress::new();
+    let mut progress = Progress::new("requests");
     let result = loop {
         match tokio::time::timeout(Duration::from_millis(200), workers.join_next()).await {
             Ok(None) => break Ok(()),
@@ -133,7 +134,8 @@ async fn drive(shared: &Arc<TestState>, jobs: usize, read: &AtomicUsize) -> Resu
             Err(_) => {
                 let failed = shared.failed.load(Ordering::Relaxed);
                 let done = shared.passed.load(Ordering::Relaxed) + failed;
-                progress.tell(done, read.load(Ordering::Relaxed), &format!("{failed} failed so far"));
+                let all = read.load(Ordering::Relaxed);
+                progress.tell(done as u64, all as u64, &format!("{failed} failed so far"));
             }
         }
     };

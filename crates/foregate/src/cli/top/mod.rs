@@ -17,7 +17,7 @@ use serde_json::Value;
 use self::moment::Moments;
 use self::terminal::{Terminal, TerminalKey};
 use self::view::{TopView, frame};
-use super::admin::figures;
+use super::admin::{AdminEvents, ResourceRequest, events, reason};
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 use super::reload::{cannot_ask, find_admin};
@@ -48,11 +48,18 @@ pub(super) struct Top {
 
 impl Top {
     pub(super) fn run(&self) -> Outcome {
-        let admin = match find_admin(&self.file, self.admin.as_deref(), "watch", self.output.json) {
+        let request = ResourceRequest::get("/v1/events");
+        let admin = match find_admin(&self.file, self.admin.as_deref(), &request, self.output.json) {
             Ok(admin) => admin,
             Err(outcome) => return outcome,
         };
-        let asked = figures(&admin, PATIENCE).and_then(|next| self.watch(next));
+        let asked = events(&admin, &request, PATIENCE).and_then(|asked| match asked {
+            AdminEvents::Stream(mut events) => self.watch(move || Ok(events.next()?.map(|event| event.data))),
+            AdminEvents::Refused(answer) => {
+                complain(reason(&answer));
+                Ok(Outcome::Wrong)
+            }
+        });
         match asked {
             Ok(outcome) => outcome,
             Err(error) => cannot_ask(&admin, &error),
@@ -67,10 +74,6 @@ impl Top {
             !self.once && !self.output.json && io::stdout().is_terminal() && io::stdin().is_terminal();
         let mut moments = Moments(VecDeque::with_capacity(SPAN + 1));
         let Some(first) = next()? else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-        if let Some(error) = first.get("error").and_then(Value::as_str) {
-            complain(error);
-            return Ok(Outcome::Wrong);
-        }
         moments.push(first, SPAN);
         if is_live {
             return self.live(moments, next);
