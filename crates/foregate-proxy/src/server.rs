@@ -71,7 +71,7 @@ pub const REPLACEMENT: ReplacementCalls =
 
 /// The number of tasks that a worker polls before it checks its sockets again.
 const TASKS_BETWEEN_LOOKS: u32 = 32;
-/// The time limit at the end of the process for sending spans, and then for writing all logs.
+/// The time limit at the end of the process for sending spans, then for the cache's last writes, then for all logs.
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long the logging of exchanges that are cut off at the end of the process may take.
 const END: Duration = Duration::from_millis(500);
@@ -91,8 +91,7 @@ const RETIRE_EVERY: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 ///
-/// A listener that cannot be bound, a file that cannot be used, or the system's refusal of threads
-/// or sockets.
+/// A listener that cannot be bound, a file that cannot be used, or the system's refusal of threads or sockets.
 pub fn run(
     settings: Settings,
     source: Arc<dyn SettingsSource>,
@@ -134,8 +133,7 @@ pub fn run(
     });
     let runtime = runtime.enable_all().thread_name("foregate-worker").build()?;
     let ended = runtime.block_on(async {
-        // Created before anything listens: an early signal must not end the process without a
-        // drain.
+        // Created before anything listens: an early signal must not end the process without a drain.
         let mut signals = Signals::new()?;
         let mut server = RunningServer::start(settings, source, inherited, supervised).await?;
         server.supervise(&mut signals).await;
@@ -143,11 +141,13 @@ pub fn run(
             exporter::finish(&server.proxy, FLUSH).await;
         }
         server.membership.farewell(&server.proxy).await;
-        Ok::<_, io::Error>(server.logs)
+        Ok::<_, io::Error>((server.logs, Arc::clone(&server.proxy.cache)))
     });
     // Tasks that are still running are dropped with their connections, and their exchanges logged.
     runtime.shutdown_timeout(END);
-    ended?.flush(FLUSH);
+    let (logs, cache) = ended?;
+    cache.store.flush(FLUSH);
+    logs.flush(FLUSH);
     Ok(())
 }
 

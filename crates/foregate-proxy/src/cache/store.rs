@@ -230,6 +230,16 @@ impl Store {
         Some(stat.iter().map(|(_, stat)| stat.entries).sum())
     }
 
+    /// Blocks until all responses so far are on the disk, or until `most` has passed for one of its folders. Does nothing
+    /// while a folder is off or still being read after a start, because it would not answer in time.
+    pub fn flush(&self, most: Duration) {
+        let Some(disk) = self.disk.open() else { return };
+        let is_ready = disk.stat().iter().all(|(_, stat)| !stat.off && !stat.recovering);
+        if is_ready && !disk.flush(most) {
+            tracing::warn!("the cache's disk is too slow: the last responses may be missing after the start");
+        }
+    }
+
     /// Checks the entries on disk from a position on, for at most `most`. `None` without a folder. If the folders are still
     /// being read after a start, the check begins after that.
     pub async fn verify(&self, from: VerifyCursor, most: Duration) -> Option<Verified> {
