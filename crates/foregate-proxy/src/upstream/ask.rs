@@ -288,15 +288,7 @@ impl<'a> Ask<'a> {
             self.send_head(asker).await?;
             asker.begin_body(clock::now());
         }
-        let mut hedge_at = self.hedge_at(asker);
-        if hedge_at.is_none() && poll_fn(|cx| self.poll_head(cx, asker)).await? == HeadWait::InDoubt {
-            self.is_doubled = true;
-            hedge_at = Some(self.began);
-        }
-        if let Some(at) = hedge_at {
-            // Boxed, because few requests need it, and it would enlarge the future of every request.
-            Box::pin(self.hedged_head(asker, at)).await?;
-        }
+        self.wait_for_head(asker).await?;
         if self.rules.is_some() && asker.heads().1.status >= 200 && self.is_unwanted(asker) {
             return Err(Error::Unwanted);
         }

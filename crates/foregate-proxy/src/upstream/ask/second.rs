@@ -14,6 +14,22 @@ use crate::upstream::opening::OpeningTerms;
 use crate::upstream::origin::Origin;
 
 impl<'a> Ask<'a> {
+    /// Waits for the head of a response, from a second server as well if the request may go to one.
+    pub(super) async fn wait_for_head<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
+        let at = match self.hedge_at(asker) {
+            Some(at) => at,
+            None => match poll_fn(|cx| self.poll_head(cx, asker)).await? {
+                HeadWait::Arrived => return Ok(()),
+                HeadWait::InDoubt => {
+                    self.is_doubled = true;
+                    self.began
+                }
+            },
+        };
+        // Boxed, because few requests need it, and it would enlarge the future of every request.
+        Box::pin(self.hedged_head(asker, at)).await
+    }
+
     /// The time at which the request is also sent to a second server; `None` if it may not be.
     pub(super) fn hedge_at<A: Asker>(&self, asker: &mut A) -> Option<Instant> {
         let after = self.upstream.judge.hedge_after()?;
