@@ -202,9 +202,9 @@ soak: toolchain ## Mixed load while an origin restarts and the file is reloaded:
 	cargo build --locked --quiet --profile cases -p foregate
 	tests/soak/run $(CARGO_TARGET_DIR)/cases/foregate --seconds $(SOAK_SECONDS) $(ARGS)
 .PHONY: upgrades
-upgrades: release ## The short part of these tests, as `make test` runs it: three upgrades with 60 tunnels, state, the supervisor, 30 gradual reloads
+upgrades: release ## The short part of these tests, as `make test` runs it: three upgrades with 60 tunnels, state, broken files, the supervisor, 30 gradual reloads
 	@scripts/install-packages python3 openssl
-	tests/upgrades/run $(BINARY) --upgrades 3 --tunnels 60 --only in_a_row --only pinned_core --only many_gradual --only inherited --only succession
+	tests/upgrades/run $(BINARY) --upgrades 3 --tunnels 60 --only in_a_row --only pinned_core --only many_gradual --only inherited --only kept --only succession
 
 .PHONY: test-reloads
 test-reloads: release ## 1,000 gradual reloads under load: no request fails, nothing grows (some 25 minutes; ARGS: --reloads N)

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::document::{Document, EntryRef, FILE_LIMIT, NodeRef, Siblings, Span, SyntaxError, TOO_LONG};
+use super::kept::Texts;
 use super::problem::{Place, Problem, Problems, line_and_column};
 use super::value;
 use super::{foreign, glob, json, kdl};
 
 /// The most files of one configuration.
-const FILES_LIMIT: usize = 10_000;
+pub(crate) const FILES_LIMIT: usize = 10_000;
 
 /// The most levels of files that include each other.
 const INCLUDE_DEPTH_LIMIT: usize = 16;
@@ -30,22 +31,6 @@ pub struct Tree {
 
 /// The texts of files as an editor has them, by their canonical paths.
 pub type Unsaved = HashMap<PathBuf, String>;
-
-/// The texts from which a configuration was read. The same configuration can be read from them again, even if
-/// the files have changed.
-#[derive(Debug)]
-pub struct Texts {
-    /// The files with their texts, in the order in which they were read.
-    files: Vec<(PathBuf, String)>,
-    includes: HashMap<(u32, u32), Vec<u32>>,
-}
-
-impl Texts {
-    /// The files with their texts, the main one first.
-    pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.files.iter().map(|(path, text)| (&**path, &**text))
-    }
-}
 
 /// One file.
 #[derive(Debug)]
@@ -91,18 +76,37 @@ impl Tree {
     /// Reads kept texts, without looking at their files.
     pub fn read_kept(texts: &Texts, problems: &mut Problems) -> Self {
         let mut tree = Self::default();
-        for (path, text) in &texts.files {
+        for (path, text) in texts.files() {
             // Every text gets a number, even after an error: the numbers in `includes` must stay valid.
-            tree.add_file(path, text.clone(), problems);
+            tree.add_file(path, text.to_owned(), problems);
         }
-        tree.includes.clone_from(&texts.includes);
+        for (ordinal, node) in tree.include_nodes() {
+            if let Some(files) = texts.included(ordinal) {
+                tree.includes.insert(node, files.to_vec());
+            }
+        }
         tree
     }
 
     /// The texts, to be read again by [`Self::read_kept`].
-    pub fn into_texts(self) -> Texts {
+    pub fn into_texts(mut self) -> Texts {
+        let mut includes = HashMap::new();
+        for (ordinal, node) in self.include_nodes() {
+            includes.extend(self.includes.remove(&node).map(|files| (ordinal, files)));
+        }
         let files = self.files.into_iter().map(|file| (file.path, file.document.into_source())).collect();
-        Texts { files, includes: self.includes }
+        Texts::new(files, includes)
+    }
+
+    /// All `include` nodes: the number of the file with the ordinal among the `include` nodes of this file, and the number
+    /// of the file with the index of the node.
+    fn include_nodes(&self) -> Vec<((u32, u32), (u32, u32))> {
+        let mut found = Vec::new();
+        for (file, number) in self.files.iter().zip(0..) {
+            let nodes = file.document.all().filter(|node| node.name() == INCLUDE);
+            found.extend(nodes.zip(0..).map(|(node, ordinal)| ((number, ordinal), (number, node.index()))));
+        }
+        found
     }
 
     /// Reads the text of one file, but nothing that it includes.

@@ -42,6 +42,7 @@ use crate::listener::Listener;
 use crate::pinning;
 use crate::proxy::Proxy;
 use crate::telemetry::exposition::{Exposition, ExpositionFormat};
+use crate::telemetry::loads::LoadKind;
 use crate::time::poll_length::WatchedTask;
 use crate::transport::stream::Socket;
 
@@ -351,7 +352,9 @@ pub fn status(proxy: &Proxy) -> Value {
     let config = proxy.config();
     let settings = &config.settings;
     let (loaded, refused) = proxy.loads.last();
-    let refused = refused.map(|refused| json!({ "time": refused.time, "reason": refused.reason }));
+    let refused = refused.map(
+        |refused| json!({ "time": refused.time, "reason": refused.reason, "at_start": refused.kind == LoadKind::Start }),
+    );
     let listeners: Vec<_> = settings.listeners.iter().map(|listen| listen.address.to_string()).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),

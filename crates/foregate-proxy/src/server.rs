@@ -57,6 +57,7 @@ use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::settings::{Listen, ListenAddress};
 use crate::sys;
+use crate::telemetry::loads::LoadKind;
 use crate::telemetry::log_file::LogFiles;
 use crate::time::clock::{self, Clock};
 use crate::time::poll_length::WatchedTask;
@@ -254,6 +255,12 @@ impl RunningServer {
         inheritance::restore(&items, &config, &certificates, Moment::Start);
         let proxy = Arc::new(Proxy::new(config, metrics, folders, inheritance::cache(&items), clock)?);
         let _ = proxy.shared.set(Arc::downgrade(&proxy));
+        let refused = supervised.as_mut().and_then(|supervised| supervised.refused.take());
+        refused.into_iter().for_each(|reason| {
+            tracing::error!("the configuration files cannot be used at this start after a crash; the configuration that was in effect before serves, until a reload succeeds: {reason}");
+            proxy.metrics.reloads_refused.inc();
+            proxy.loads.record(LoadKind::Start, &Err(reason));
+        });
         let membership = Membership::new(supervised, &proxy)?;
         proxy.handover.accept(!membership.is_candidate);
         if !membership.is_candidate {
@@ -312,6 +319,7 @@ impl RunningServer {
             metrics,
         ));
         server.membership.ready(lacks);
+        server.membership.keep_configuration(&server.source);
         crate::notify::ready();
         if !server.membership.is_candidate {
             server.source.started();
@@ -564,22 +572,6 @@ impl RunningServer {
         }
     }
 
-    /// The status of a process without a supervisor, in the format that a supervisor reports.
-    fn status(&self) -> serde_json::Value {
-        let mut status = admin::status(&self.proxy);
-        status["ok"] = true.into();
-        status["generations"] = serde_json::json!([{
-            "generation": 1,
-            "pid": std::process::id(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "state": "serving",
-            "share": 100.0,
-            "requests": admin::stats(&self.proxy).requests,
-            "connections": self.proxy.registry.count(),
-        }]);
-        status
-    }
-
     fn timeouts(&self) -> (Duration, Duration) {
         let config = self.proxy.config();
         (config.settings.timeouts.drain, config.settings.timeouts.drain_term)
@@ -589,8 +581,9 @@ impl RunningServer {
     /// changes.
     async fn reload(&mut self, cause: ReloadCause) -> Result<(), String> {
         crate::notify::reloading();
+        let kind = if let ReloadCause::Changed = cause { LoadKind::Refresh } else { LoadKind::Reload };
         let result = self.try_reload(cause).await;
-        self.proxy.loads.record(&result);
+        self.proxy.loads.record(kind, &result);
         match &result {
             Ok(()) => {
                 self.proxy.metrics.reloads_ok.inc();
@@ -645,6 +638,7 @@ impl RunningServer {
         self.certificates.check();
         self.files.follow(&config.settings.watched);
         self.source.took_effect();
+        self.membership.keep_configuration(&self.source);
         if leaves {
             let (proxy, old) = (Arc::clone(&self.proxy), Arc::clone(&old));
             tokio::spawn(async move {

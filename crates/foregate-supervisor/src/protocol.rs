@@ -105,6 +105,10 @@ pub enum Order {
         binary: PathBuf,
         /// Pieces of state, a blob for each.
         items: Vec<Item>,
+        /// The reason why the process that was started after the crash could not start. This process then leaves the
+        /// configuration files alone, and uses the piece of state with the configuration that was in effect last.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<String>,
     },
     /// Has the process send a request to itself on each listener. The answer is [`Report::Probed`].
     Probe,
@@ -417,6 +421,19 @@ mod tests {
             assert!(to - from <= from / 4, "{from} to {to}");
         }
         assert_eq!(latency_bucket(u64::MAX), LATENCY_BUCKETS - 1);
+    }
+
+    #[test]
+    fn the_failure_of_a_start_is_optional() {
+        let message =
+            r#"{"kind":"begin","protocol":1,"generation":3,"role":"restart","binary":"/x","items":[]"#;
+        for (rest, wanted) in [("}", None), (r#","failure":"in use"}"#, Some("in use"))] {
+            let text = format!("{message}{rest}");
+            let order: Order = serde_json::from_str(&text).unwrap();
+            assert_eq!(serde_json::to_string(&order).unwrap(), text);
+            let Order::Begin { failure, .. } = order else { panic!("{order:?}") };
+            assert_eq!(failure.as_deref(), wanted);
+        }
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub(crate) struct State {
     /// Programs that were kept, the present one last.
     pub(crate) binaries: Vec<Rc<Binary>>,
     pub(crate) crashes: Vec<Instant>,
+    /// The error of the last start after a crash, if this start was with the configuration files. The next start is with
+    /// the configuration that was in effect last, and if that fails, too, the one after it is with the files again.
+    pub(crate) failed_start: Option<String>,
     pub(crate) items: Vec<(Item, Rc<OwnedFd>)>,
     /// The metrics of generations that have ended.
     pub(crate) ended: Sum,

@@ -254,6 +254,7 @@ impl Supervisor {
             role: generation.role,
             binary: generation.binary.clone(),
             items: items.iter().map(|(item, _)| item.clone()).collect(),
+            failure: self.state.borrow().failed_start.clone().filter(|_| generation.role == Role::Restart),
         };
         generation.tell(None, order, &descriptors).await
     }
@@ -299,6 +300,7 @@ impl Supervisor {
                 if generation.role != Role::Candidate {
                     generation.phase.set(Phase::Serving);
                     generation.share.set(10_000);
+                    self.state.borrow_mut().failed_start = None;
                     let queued = std::mem::take(&mut self.state.borrow_mut().queued);
                     queued.into_iter().for_each(|signal| generation.signal(signal));
                     spawn_local(Rc::clone(self).keep_items(Rc::clone(generation)));
@@ -460,6 +462,11 @@ impl Supervisor {
             state.held.clear();
             state.generations.iter().for_each(|generation| generation.signal(Signal::QUIT));
             return;
+        }
+        if !*generation.ready.borrow() {
+            let failure = generation.failure.borrow().clone();
+            let error = || failure.unwrap_or_else(|| format!("the process ended with {exit} at its start"));
+            state.failed_start = if state.failed_start.is_none() { Some(error()) } else { None };
         }
         drop(state);
         self.crashed(exit);

@@ -20,8 +20,10 @@ use tokio::time::Instant;
 
 use super::inheritance;
 use super::sockets::SocketFile;
-use super::supervised::{self, Estate, Message, Supervised, SupervisorLink};
+use super::source::SettingsSource;
+use super::supervised::{self, Estate, KeptConfiguration, Message, Supervised, SupervisorLink};
 use super::{RunningServer, Stop, remnant, warm};
+use crate::admin;
 use crate::cache::generations::QUEUE;
 use crate::handover::{Passage, PassedConnection, answer, receive};
 use crate::listener::Listener;
@@ -65,6 +67,8 @@ pub(super) struct Membership {
     supervisor: Option<Child>,
     /// The coordination socket and its path, for a supervisor that this process may have to start.
     control: Option<(PathBuf, OwnedFd)>,
+    /// The configuration in effect, for the process that follows a crash.
+    configuration: KeptConfiguration,
 }
 
 impl Membership {
@@ -85,6 +89,7 @@ impl Membership {
             giving: None,
             supervisor: None,
             control: None,
+            configuration: KeptConfiguration::default(),
         };
         let Some(supervised) = supervised else { return Ok(membership) };
         membership.generation = supervised.generation;
@@ -100,7 +105,7 @@ impl Membership {
 
     /// Connects to a supervisor over this channel.
     fn connect(&mut self, channel: OwnedFd, proxy: &Arc<Proxy>) -> io::Result<()> {
-        let link = SupervisorLink::new(channel, proxy, self.sender.clone())?;
+        let link = SupervisorLink::new(channel, proxy, self.sender.clone(), Arc::clone(&self.configuration))?;
         let (others, asked) = mpsc::channel(1);
         proxy.handover.set_others(others);
         tokio::spawn(link.clone().ask_for_others(asked));
@@ -167,6 +172,13 @@ impl Membership {
     pub(super) async fn farewell(&self, proxy: &Proxy) {
         if let Some(link) = &self.link {
             link.farewell(proxy).await;
+        }
+    }
+
+    /// Keeps the configuration that has taken effect, for the process that follows a crash.
+    pub(super) fn keep_configuration(&self, source: &Arc<dyn SettingsSource>) {
+        if let Some(link) = self.link.clone() {
+            link.keep_configuration(Arc::clone(source), !self.is_candidate);
         }
     }
 
@@ -294,9 +306,27 @@ impl RunningServer {
         None
     }
 
+    /// The status of a process without a supervisor, in the format that a supervisor reports.
+    pub(super) fn status(&self) -> serde_json::Value {
+        let mut status = admin::status(&self.proxy);
+        status["ok"] = true.into();
+        status["generations"] = serde_json::json!([{
+            "generation": 1,
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "state": "serving",
+            "share": 100.0,
+            "requests": admin::stats(&self.proxy).requests,
+            "connections": self.proxy.registry.count(),
+        }]);
+        status
+    }
+
     /// The state that goes to the next generation.
     fn state_items(&self) -> Vec<(Item, OwnedFd)> {
-        inheritance::save(&self.proxy, self.upstreams.resolver())
+        let mut items = inheritance::save(&self.proxy, self.upstreams.resolver());
+        items.extend(supervised::configuration_item(&self.membership.configuration));
+        items
     }
 
     fn pass_to(&self, channel: Channel) {
@@ -351,6 +381,7 @@ impl RunningServer {
         }
         self.inherited.clear();
         self.membership.close_sockets();
+        self.membership.configuration.lock().take();
         for (_, mut listening) in self.listening.drain() {
             if replaced && let Some(file) = listening.file.take() {
                 file.keep();

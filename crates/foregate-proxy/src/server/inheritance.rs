@@ -36,8 +36,11 @@ const CACHE: (&str, u32) = ("cache", 1);
 /// States of modules' steps, each with a name and a version of its own.
 const STEPS: (&str, u32) = ("steps", 1);
 
+/// The texts of the configuration in effect, for the process that follows a crash. No bytes if they are too long.
+pub(super) const CONFIGURATION: (&str, u32) = ("configuration", 1);
+
 /// The bytes of a piece, if it exists in this version.
-fn piece(items: &StateItems, (tag, version): (&str, u32)) -> Option<Vec<u8>> {
+pub(super) fn piece(items: &StateItems, (tag, version): (&str, u32)) -> Option<Vec<u8>> {
     let known = |item: &Item| item.tag == tag && item.version == version;
     let (item, descriptor) = items.iter().find(|(item, _)| known(item))?;
     match read_blob(descriptor) {

@@ -64,6 +64,13 @@ pub trait SettingsSource: Send + Sync {
     /// Called when the configuration read last has taken effect.
     fn took_effect(&self);
 
+    /// The texts of the configuration that has taken effect, for the process that follows a crash
+    /// ([`Supervised::kept_configuration`](super::Supervised::kept_configuration)); no bytes if they are longer than `limit`.
+    /// `None` if this configuration was asked for already, or does not come from files.
+    fn take_texts(&self, _limit: usize) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Called when the first configuration has taken effect: all its addresses are bound, and this process
     /// serves them.
     fn started(&self) {}

@@ -21,7 +21,8 @@ use foregate_supervisor::{ADOPTING_VARIABLE, SERVING_VARIABLE, descriptors_of, m
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::inheritance;
+use super::inheritance::{self, CONFIGURATION};
+use super::source::SettingsSource;
 use crate::admin;
 use crate::cache::generations::{PurgeNotice, QUEUE, read_all, write_all};
 use crate::handover::MetricsQuestion;
@@ -30,6 +31,8 @@ use crate::proxy::Proxy;
 use crate::sys;
 use crate::telemetry::exposition::ExpositionFormat;
 
+/// The most bytes of configuration files that are kept for the process that follows a crash.
+const CONFIGURATION_LIMIT: usize = 32 << 20;
 /// How long latencies are still recorded after the supervisor has last asked for them.
 const WATCHED: Duration = Duration::from_secs(10);
 /// The time limit for an answer of the supervisor.
@@ -48,6 +51,8 @@ pub struct Supervised {
     pub(super) items: Vec<(Item, OwnedFd)>,
     /// The coordination socket and its path, for a new supervisor.
     pub(super) control: Option<(PathBuf, OwnedFd)>,
+    /// The reason why this process does not use the configuration files, if it does not.
+    pub(super) refused: Option<String>,
 }
 
 impl Supervised {
@@ -71,13 +76,36 @@ impl Supervised {
                 Order::Control { path } => {
                     control = message.descriptors.into_iter().next().map(|socket| (path, socket));
                 }
-                Order::Begin { generation, role, binary, items, .. } => {
+                Order::Begin { generation, role, binary, items, failure, .. } => {
                     let items = items.into_iter().zip(message.descriptors).collect();
-                    return Ok(Some(Self { channel, generation, role, binary, sockets, items, control }));
+                    let refused = failure.filter(|_| role == Role::Restart);
+                    let supervised =
+                        Self { channel, generation, role, binary, sockets, items, control, refused };
+                    return Ok(Some(supervised));
                 }
                 _ => {}
             }
         }
+    }
+
+    /// The texts of the configuration that was in effect before a crash, as
+    /// [`SettingsSource::take_texts`](super::SettingsSource::take_texts) has returned them. `None` if this process does not
+    /// follow a crash, or if there are none.
+    pub fn kept_configuration(&self) -> Option<Vec<u8>> {
+        let follows_crash = self.role == Role::Restart;
+        let texts = follows_crash.then(|| inheritance::piece(&self.items, CONFIGURATION)).flatten();
+        texts.filter(|texts| !texts.is_empty())
+    }
+
+    /// The reason why the process before this one could not start with the configuration files.
+    pub fn failed_start(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// Records that this process serves [`Self::kept_configuration`] because the files were refused, and why; `None` if
+    /// the process uses the files.
+    pub fn refuse_files(&mut self, reason: Option<String>) {
+        self.refused = reason;
     }
 
     /// The notice of a failed start. `None` if there is no descriptor left for it.
@@ -142,6 +170,16 @@ pub(super) struct SupervisorLink {
     /// Locked while state is read and sent, so that the latest state arrives last: the supervisor keeps the
     /// last piece that it gets.
     saving: Arc<Mutex<()>>,
+    configuration: KeptConfiguration,
+}
+
+/// The blob with the texts of the configuration in effect, once the source of the settings has written them.
+pub(super) type KeptConfiguration = Arc<Mutex<Option<OwnedFd>>>;
+
+/// The piece of state in this blob.
+pub(super) fn configuration_item(kept: &KeptConfiguration) -> Option<(Item, OwnedFd)> {
+    let blob = kept.lock().as_ref()?.try_clone().ok()?;
+    Some((Item { tag: CONFIGURATION.0.to_owned(), version: CONFIGURATION.1 }, blob))
 }
 
 #[derive(Debug, Default)]
@@ -156,6 +194,7 @@ impl SupervisorLink {
         channel: OwnedFd,
         proxy: &Arc<Proxy>,
         commands: mpsc::UnboundedSender<Message>,
+        configuration: KeptConfiguration,
     ) -> io::Result<Self> {
         let channel = Arc::new(Channel::new(channel)?);
         let (outgoing, mut to_send) = mpsc::unbounded_channel::<Outgoing>();
@@ -168,7 +207,8 @@ impl SupervisorLink {
                 let _ = sent.map(|sent| sent.send(()));
             }
         });
-        let link = Self { outgoing, questions: Arc::default(), channel, saving: Arc::default() };
+        let link =
+            Self { outgoing, questions: Arc::default(), channel, saving: Arc::default(), configuration };
         tokio::spawn(link.clone().read(Arc::clone(proxy), commands));
         Ok(link)
     }
@@ -214,8 +254,28 @@ impl SupervisorLink {
             let steps = inheritance::save_steps(&proxy.config());
             let _saving = link.saving.lock();
             let small = inheritance::save_small(&proxy, &resolver);
-            let (items, blobs) = small.into_iter().chain(steps).unzip();
+            let configuration = configuration_item(&link.configuration);
+            let (items, blobs) = small.into_iter().chain(configuration).chain(steps).unzip();
             link.answer(id, Report::Items { items }, blobs);
+        });
+    }
+
+    /// Keeps the texts of the configuration that has taken effect. The supervisor gets them at once if this process
+    /// serves (`is_serving`), else with the next state.
+    pub(super) fn keep_configuration(self, source: Arc<dyn SettingsSource>, is_serving: bool) {
+        self.beside(move |link| {
+            let _saving = link.saving.lock();
+            let Some(texts) = source.take_texts(CONFIGURATION_LIMIT) else { return };
+            if texts.is_empty() {
+                tracing::warn!(
+                    "the configuration files are longer than {} MiB: if the process crashes, and the files are refused then, nothing serves",
+                    CONFIGURATION_LIMIT >> 20
+                );
+            }
+            *link.configuration.lock() = blob(&texts).ok();
+            if is_serving && let Some((item, blob)) = configuration_item(&link.configuration) {
+                link.answer(None, Report::Share { items: vec![item] }, vec![blob]);
+            }
         });
     }
 

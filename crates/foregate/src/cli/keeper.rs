@@ -104,6 +104,10 @@ impl SettingsSource for WithKeeper {
         self.follow();
     }
 
+    fn take_texts(&self, limit: usize) -> Option<Vec<u8>> {
+        self.source.take_texts(limit)
+    }
+
     fn started(&self) {
         self.source.started();
         self.follow();

@@ -120,7 +120,7 @@ impl Run {
         }
         log_panics();
         name_process();
-        let supervised = match Supervised::attach() {
+        let mut supervised = match Supervised::attach() {
             Ok(supervised) => supervised,
             Err(error) => {
                 complain(&format!(
@@ -157,12 +157,20 @@ impl Run {
         }
         let notice = supervised.as_ref().and_then(Supervised::failure_notice);
         let (banner, if_taken) = self.announced.map(|told| (told.text, told.if_taken)).unzip();
-        let files = Files { path, pipeline, banner, present: Mutex::default(), read: Mutex::default() };
+        let files = Files {
+            path,
+            pipeline,
+            banner,
+            is_supervised: supervised.is_some(),
+            present: Mutex::default(),
+            read: Mutex::default(),
+            unsaved: Mutex::default(),
+        };
         // If signals cannot be caught yet, one ends the process, which does no harm before it serves.
         if let Err(error) = foregate_proxy::server::catch_early() {
             tracing::warn!(%error, "signals are caught only from when it listens");
         }
-        match files.load() {
+        match files.load_first(supervised.as_mut()) {
             Err(refused) => {
                 if let Some(notice) = notice {
                     notice.send(&refused.plain());
@@ -186,7 +194,17 @@ struct Files {
     /// The texts of the configuration in effect. They are read again if a file to which they refer changes.
     present: Mutex<Option<Arc<Texts>>>,
     /// The texts that were read last, until they take effect.
-    read: Mutex<Option<Arc<Texts>>>,
+    read: Mutex<Option<ReadTexts>>,
+    /// If there is a supervisor: the texts of the configuration in effect, until they are written for the process that
+    /// follows a crash.
+    unsaved: Mutex<Option<Arc<Texts>>>,
+    is_supervised: bool,
+}
+
+struct ReadTexts {
+    texts: Arc<Texts>,
+    /// They may be needed again in this process, because they refer to watched files or because there is an admin socket.
+    stay: bool,
 }
 
 impl Files {
@@ -196,11 +214,39 @@ impl Files {
         Ok(settings)
     }
 
-    /// Keeps the texts if they may be needed again, because they refer to watched files or because there is an admin
-    /// socket.
+    /// Loads the configuration for the start of this process: from the files, or, if they are refused after a crash, the
+    /// one that was in effect before the crash.
+    fn load_first(&self, supervised: Option<&mut Supervised>) -> Result<Settings, Box<RefusedConfiguration>> {
+        let Some(supervised) = supervised else { return self.load() };
+        let kept = supervised.kept_configuration().and_then(|texts| Texts::decode(&texts));
+        let failed_start = supervised.failed_start().map(str::to_owned);
+        supervised.refuse_files(None);
+        let Some(texts) = kept else { return self.load() };
+        let reason = match failed_start {
+            Some(reason) => reason,
+            None => match self.load() {
+                Ok(settings) => return Ok(settings),
+                Err(refused) => refused.plain(),
+            },
+        };
+        match config::load_kept(&texts, &self.pipeline) {
+            Ok(settings) => {
+                self.keep(&settings, texts);
+                supervised.refuse_files(Some(reason));
+                Ok(settings)
+            }
+            Err(refused) => {
+                tracing::error!("the configuration before the crash is refused as well: {}", refused.plain());
+                self.load()
+            }
+        }
+    }
+
+    /// Keeps the texts as long as they may be needed.
     fn keep(&self, settings: &Settings, texts: Texts) {
-        let is_wanted = !settings.watched.is_empty() || settings.admin.is_some();
-        *self.read.lock() = is_wanted.then(|| Arc::new(texts));
+        let stay = !settings.watched.is_empty() || settings.admin.is_some();
+        let is_wanted = stay || self.is_supervised;
+        *self.read.lock() = is_wanted.then(|| ReadTexts { texts: Arc::new(texts), stay });
     }
 }
 
@@ -217,7 +263,7 @@ impl SettingsSource for Files {
         let present = self.present.lock().clone();
         let texts = present.ok_or("the present configuration refers to no file")?;
         let settings = config::load_kept(&texts, &self.pipeline).map_err(|refused| refused.plain())?;
-        *self.read.lock() = Some(texts);
+        *self.read.lock() = Some(ReadTexts { texts, stay: true });
         Ok(settings)
     }
 
@@ -266,14 +312,25 @@ impl SettingsSource for Files {
     }
 
     fn took_effect(&self) {
-        let read = self.read.lock().take();
-        *self.present.lock() = read;
+        let (texts, stay) = self.read.lock().take().map(|read| (read.texts, read.stay)).unzip();
+        let before =
+            std::mem::replace(&mut *self.present.lock(), texts.clone().filter(|_| stay == Some(true)));
+        let are_saved = |texts: &Arc<Texts>| before.is_some_and(|before| Arc::ptr_eq(&before, texts));
+        if let Some(texts) = texts.filter(|texts| self.is_supervised && !are_saved(texts)) {
+            *self.unsaved.lock() = Some(texts);
+        }
+    }
+
+    fn take_texts(&self, limit: usize) -> Option<Vec<u8>> {
+        let texts = self.unsaved.lock().take()?;
+        Some(texts.encode(limit).unwrap_or_default())
     }
 
     fn handed_over(&self) {
         // The process that serves now has its own texts.
         *self.read.lock() = None;
         *self.present.lock() = None;
+        *self.unsaved.lock() = None;
     }
 
     fn started(&self) {

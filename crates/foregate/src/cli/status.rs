@@ -97,12 +97,14 @@ fn text(status: &Value) -> String {
     if let (Some(time), Some(reason)) =
         (configuration["refused"]["time"].as_u64(), configuration["refused"]["reason"].as_str())
     {
-        lines.push_str(&format!(
-            "{:<11} the reload of {} was refused: {}\n",
-            "",
-            date(time),
-            reason.trim_end()
-        ));
+        let (date, reason) = (date(time), reason.trim_end());
+        lines.push_str(&match configuration["refused"]["at_start"].as_bool() {
+            Some(true) => format!(
+                "{:<11} after a crash, the files were refused at the start of {date}; the configuration before them serves: {reason}\n",
+                ""
+            ),
+            _ => format!("{:<11} the reload of {date} was refused: {reason}\n", ""),
+        });
     }
     let now = OffsetDateTime::now_utc().unix_timestamp();
     lines.push_str(&certificates(&status["certificates"], now));
