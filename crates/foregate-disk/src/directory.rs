@@ -289,16 +289,21 @@ impl fmt::Debug for Inner {
 }
 
 impl OpenDirectory {
-    /// Blocks until everything that was passed to the directory is on the disk. Returns false if that takes longer
-    /// than `most`.
-    pub(crate) fn flush(&self, most: Duration) -> bool {
+    /// Begins to write everything that was passed to the directory. Returns the number of flushes so far, for
+    /// [`end_flush`](Self::end_flush).
+    pub(crate) fn begin_flush(&self) -> u64 {
+        let count = self.inner.flushed.0.lock();
+        self.inner.queue.flush();
+        *count
+    }
+
+    /// Blocks until a flush that has begun is complete. Returns false if that takes longer than `until`.
+    pub(crate) fn end_flush(&self, before: u64, until: Instant) -> bool {
         let (count, done) = &self.inner.flushed;
         let mut count = count.lock();
-        let before = *count;
-        self.inner.queue.flush();
         while *count == before {
-            if done.wait_for(&mut count, most).timed_out() {
-                return false;
+            if done.wait_until(&mut count, until).timed_out() {
+                return *count != before;
             }
         }
         true

@@ -311,10 +311,14 @@ impl Disk {
         }
     }
 
-    /// Blocks until everything that was passed to the tier is on the disk. Returns false if a directory
-    /// takes longer than `most`.
+    /// Blocks until everything that was passed to the tier is on the disk, except for a [`Fill`] that has not ended. Returns
+    /// false if that takes longer than `most`.
     pub fn flush(&self, most: Duration) -> bool {
-        self.directories.iter().all(|directory| directory.flush(most))
+        let until = Instant::now() + most;
+        // All directories write at the same time.
+        let begun: Vec<_> =
+            self.directories.iter().map(|directory| (directory, directory.begin_flush())).collect();
+        begun.into_iter().all(|(directory, before)| directory.end_flush(before, until))
     }
 
     /// The figures of each directory.

@@ -87,8 +87,7 @@ const RETIRE_EVERY: Duration = Duration::from_millis(200);
 
 /// Runs the proxy until a signal stops it.
 ///
-/// `source` reads the settings again for reloads. `supervised` is the equipment from a supervisor, if
-/// there is one.
+/// `source` reads the settings again for reloads. `supervised` is the equipment from a supervisor, if there is one.
 ///
 /// # Errors
 ///
@@ -108,8 +107,7 @@ pub fn run(
     // The number of tasks that a worker polls before it checks its sockets. With the default of 61,
     // a new request stays unseen for milliseconds when many bodies move as fast as they can.
     runtime.event_interval(TASKS_BETWEEN_LOOKS);
-    // The runtime starts workers like its other threads. They are recognised by the park hook below,
-    // which only workers call.
+    // The runtime starts workers like its other threads. They are recognised by the park hook below, which only workers call.
     let pinned = settings.pin_workers;
     if pinned {
         pinning::prepare();
@@ -144,10 +142,11 @@ pub fn run(
         server.membership.farewell(&server.proxy).await;
         Ok::<_, io::Error>((server.logs, Arc::clone(&server.proxy.cache)))
     });
+    let time = ended.as_ref().map_or(FLUSH, |(_, cache)| cache.store.wait_for_bodies(FLUSH));
     // Tasks that are still running are dropped with their connections, and their exchanges logged.
     runtime.shutdown_timeout(END);
     let (logs, cache) = ended?;
-    cache.store.flush(FLUSH);
+    cache.store.flush(time);
     logs.flush(FLUSH);
     Ok(())
 }

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::time::timeout;
 
 use super::Recording;
+use super::unwritten::{UnwrittenBodies, UnwrittenBody};
 use crate::random;
 use crate::settings::{CacheDisk, EngineChoice};
 
@@ -44,6 +45,8 @@ pub(super) struct DiskTier {
     open: ArcSwapOption<Disk>,
     outside: Mutex<Vec<Arc<OutsideDirectory>>>,
     configured: Mutex<Vec<CacheDisk>>,
+    /// `None` if there are no folders at the start, and so none until the next start.
+    unwritten: Option<Arc<UnwrittenBodies>>,
     engine: EngineChoice,
 }
 
@@ -65,6 +68,7 @@ impl DiskTier {
             open: ArcSwapOption::empty(),
             outside: Mutex::default(),
             configured: Mutex::new(disks.to_vec()),
+            unwritten: (!disks.is_empty()).then(Arc::default),
             engine,
         };
         let mut identity = TierIdentity {
@@ -104,6 +108,32 @@ impl DiskTier {
     /// The folders, if this process holds them. The call is cheap.
     pub fn open(&self) -> Option<Arc<Disk>> {
         self.open.load_full()
+    }
+
+    /// Counts a complete body that may be written to a file of its own, until the result is dropped. `None` without folders.
+    pub fn unwritten(&self) -> Option<UnwrittenBody> {
+        self.unwritten.as_ref().map(UnwrittenBodies::begin)
+    }
+
+    /// Blocks until no body is [counted](Self::unwritten). Returns the rest of `most`, or `None` if that was not enough.
+    pub fn wait_for_bodies(&self, most: Duration) -> Option<Duration> {
+        self.unwritten.as_ref().map_or(Some(most), |bodies| bodies.wait(most))
+    }
+
+    /// Stores an object on the disk, in the background.
+    pub fn put(&self, object: &Arc<Object>) -> bool {
+        let open = self.open.load();
+        let Some(disk) = &*open else { return false };
+        if disk.takes_whole(object.key(), object.memory() as u64) {
+            return disk.put(object);
+        }
+        let Some(fill) = disk.fill(object.key(), Some(object.body.len())) else { return false };
+        let (object, unwritten) = (Arc::clone(object), self.unwritten());
+        tokio::spawn(async move {
+            copy(fill, &object).await;
+            drop(unwritten);
+        });
+        true
     }
 
     /// Returns true if there are folders that this process does not hold yet.
@@ -294,17 +324,6 @@ pub(super) fn random_bytes() -> [u8; 16] {
 /// Looks for a response on the disk, for at most as long as a client may wait for it.
 pub(super) async fn get(disk: &Disk, key: Key, text: &KeyText, request: &HeaderList) -> DiskLookup {
     timeout(PATIENCE, disk.get(key, text, request)).await.unwrap_or(DiskLookup::Unavailable)
-}
-
-/// Stores an object on the disk, in the background.
-pub(super) fn put(disk: &Arc<Disk>, object: &Arc<Object>) -> bool {
-    if disk.takes_whole(object.key(), object.memory() as u64) {
-        return disk.put(object);
-    }
-    let Some(fill) = disk.fill(object.key(), Some(object.body.len())) else { return false };
-    let object = Arc::clone(object);
-    tokio::spawn(async move { copy(fill, &object).await });
-    true
 }
 
 async fn copy(mut fill: Fill, object: &Object) {

@@ -545,8 +545,10 @@ impl Fill {
         let mut timer = Timer::new(idle);
         let (mut charge, mut held, mut pieces) = (Charge::new(), 0_usize, 0_usize);
         let mut readers = SlowReaders::default();
+        // `whole` is true once all bytes of the announced length are here. The body is counted from then until it is stored.
+        let (mut whole, mut _unwritten) = (false, None);
         loop {
-            if !readers.room(&mut self.lead, &mut timer).await && file.is_none() {
+            if !whole && !readers.room(&mut self.lead, &mut timer).await && file.is_none() {
                 // The fetch has no reader, and the response is too long for the store: receiving it is useless.
                 arrived.origin.link.abort();
                 return self.lead.fail(FetchFailure::Abandoned);
@@ -569,6 +571,10 @@ impl Fill {
                     held += piece.len();
                     readers.pass(piece.len());
                     self.cache.metrics.cache.bytes_in.add(piece.len() as u64);
+                    whole = matches!(arrived.length, BodyLength::Fixed(length) if length == held as u64);
+                    if whole {
+                        _unwritten = self.cache.store.unwritten();
+                    }
                     if self.lead.push(piece) {
                         charge.set(held);
                     }
@@ -594,7 +600,6 @@ impl Fill {
             let object = Object::new((*head).clone(), Body::default(), key, &text, arrived.sequence);
             // Clients get the end of the body only when the file has its final name: so a client that has
             // the whole body finds the response stored.
-            let whole = matches!(arrived.length, BodyLength::Fixed(length) if length == held as u64);
             if whole && file.finish(&object).await.is_ok() {
                 cache.metrics.cache.stored.inc();
                 cache.flights.unmark(variant.unwrap_or(key));

@@ -11,6 +11,7 @@ mod readers;
 mod reserve;
 mod shield;
 mod store;
+mod unwritten;
 pub mod warm;
 
 use std::io;

@@ -15,6 +15,7 @@ use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 
 use super::disk::{self, DiskTier};
+use super::unwritten::UnwrittenBody;
 use crate::settings::CacheStore;
 
 /// The longest body that a shared fetch keeps whole in memory, bytes. A longer body is written to the disk while it
@@ -175,7 +176,7 @@ impl Store {
 
     /// Stores an object. `false` if it is too large, or was purged while it was fetched.
     pub fn insert(&self, object: Arc<Object>, now: CacheTime) -> bool {
-        let on_disk = self.disk.open().is_some_and(|disk| disk::put(&disk, &object));
+        let on_disk = self.disk.put(&object);
         self.memory.insert(object, now) || on_disk
     }
 
@@ -228,6 +229,23 @@ impl Store {
     pub fn on_disk(&self) -> Option<usize> {
         let stat = self.disk.open()?.stat();
         Some(stat.iter().map(|(_, stat)| stat.entries).sum())
+    }
+
+    /// Counts a complete body that may be written to the disk, until the result is dropped, so that
+    /// [`Self::wait_for_bodies`] waits for it. To be called before a client can know that the body is complete.
+    pub(super) fn unwritten(&self) -> Option<UnwrittenBody> {
+        self.disk.unwritten()
+    }
+
+    /// Blocks until the tasks that write long bodies have ended, for at most `most`. Returns the rest of that time. The
+    /// tasks need the runtime, so this comes before its end, and [`Self::flush`] after it.
+    pub fn wait_for_bodies(&self, most: Duration) -> Duration {
+        self.disk.wait_for_bodies(most).unwrap_or_else(|| {
+            tracing::warn!(
+                "the cache's disk is too slow: the last long responses will be missing after the start"
+            );
+            Duration::ZERO
+        })
     }
 
     /// Blocks until all responses so far are on the disk, or until `most` has passed for one of its folders. Does nothing
