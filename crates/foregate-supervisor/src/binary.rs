@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +22,15 @@ const REFUSAL_SHOWN: usize = 2000;
 /// The bytes of an ELF file that hold the machine type.
 const ELF_MACHINE: std::ops::Range<usize> = 18..20;
 
+/// Opens a file that should be a program. A pipe is opened without a wait for its writer, which may never come.
+///
+/// # Errors
+///
+/// As [`File::open`].
+fn open(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed()).open(path)
+}
+
 /// A program file that the supervisor starts processes from.
 #[derive(Debug)]
 pub(crate) struct Binary {
@@ -36,7 +45,7 @@ impl Binary {
     /// The program at `path`.
     pub(crate) fn at(path: &Path) -> Self {
         // Scripts are started by their path: the interpreter opens the script itself and does not have our descriptor.
-        let file = File::open(path).ok().filter(|file| start_of(file).starts_with(b"\x7fELF"));
+        let file = open(path).ok().filter(|file| start_of(file).starts_with(b"\x7fELF"));
         Self { path: path.to_owned(), file }
     }
 
@@ -101,7 +110,7 @@ impl Binary {
         if metadata.permissions().mode() & 0o111 == 0 {
             return Err(Reason(format!("cannot start {path}: nobody may execute it (chmod +x)")));
         }
-        let file = File::open(&self.path).map_err(|error| Reason(format!("cannot read {path}: {error}")))?;
+        let file = open(&self.path).map_err(|error| Reason(format!("cannot read {path}: {error}")))?;
         let start = start_of(&file);
         if start.starts_with(b"#!") {
             return Ok(());
