@@ -14,7 +14,10 @@
 //! Some bodies also depend on the configuration: inserted markup, replaced texts. If it changes, the origin's resource
 //! stays the same, and its 304 would keep the old body in use. The steps that change such bodies therefore add the
 //! [version](crate::Plan::version) of the plan to the validator: `W/"a~0a1b2c3d"`. The origin gets validators of the
-//! present version without it, and no others. It never gets the time of a body: such bodies have no `Last-Modified`.
+//! present version without it. One of another version may be an origin's own that looks alike, so it is treated such that
+//! neither a wrong body stays in use nor a write is lost: a `GET` does not name it, `If-Match` keeps it as it is, and
+//! `If-None-Match` of a write has it in both forms. The origin never gets the time of a body: such bodies have no
+//! `Last-Modified`.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -38,8 +41,12 @@ pub fn restore_validators(exchange: &mut dyn Exchange, version: u32) {
         let values: Vec<_> = fields.all(name).collect();
         fields.get(name).map(|_| values.join(&b", "[..]))
     };
-    let matches = joined("if-match").and_then(|list| restored(&list));
-    let none_match = joined("if-none-match").and_then(|list| of_version(&list, version));
+    let matches = joined("if-match").and_then(|list| restored(&list, version));
+    let is_read = matches!(exchange.method(), b"GET" | b"HEAD");
+    let none_match = joined("if-none-match").and_then(|list| match is_read {
+        true => of_version(&list, version),
+        false => of_any_version(&list, version),
+    });
     let fields = exchange.request_fields_mut();
     if ranges {
         fields.remove(b"if-range");
@@ -76,8 +83,11 @@ pub fn versioned_validators(response: &dyn Fields, version: u32) -> Edits {
     edits
 }
 
-/// The weak validator with the version of a plan. `None` if `tag` is no validator.
+/// The weak validator with the version of a plan, which it may have already. `None` if `tag` is no validator.
 pub fn versioned(tag: &[u8], version: u32) -> Option<Vec<u8>> {
+    if without_version(tag).is_some_and(|(_, own)| own == version) {
+        return Some(tag.into());
+    }
     let strong = strong_form(tag).unwrap_or(tag);
     let opaque = strong.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let version = format!("{version:0DIGITS$x}");
@@ -121,18 +131,34 @@ fn of_version(list: &[u8], version: u32) -> Option<Vec<u8>> {
     changed.then(|| kept.join(&b", "[..]))
 }
 
+/// A list of validators in which those of this version have lost it, and those of other versions are there with and
+/// without it. `None` if none has a version.
+fn of_any_version(list: &[u8], version: u32) -> Option<Vec<u8>> {
+    let mut changed = false;
+    let mut named: Vec<Vec<u8>> = Vec::new();
+    for element in elements(list) {
+        let plain = without_version(element);
+        changed |= plain.is_some();
+        if plain.as_ref().is_none_or(|(_, own)| *own != version) {
+            named.push(element.into());
+        }
+        named.extend(plain.map(|(tag, _)| tag));
+    }
+    changed.then(|| named.join(&b", "[..]))
+}
+
 /// The strong form of a weak validator; `None` if it is not weak.
 fn strong_form(tag: &[u8]) -> Option<&[u8]> {
     tag.strip_prefix(b"W/").filter(|strong| strong.starts_with(b"\""))
 }
 
-/// A list of validators in which each weak one is replaced by its strong form, whatever its version: it stands for a
-/// state of the resource. `None` if none is weak.
-fn restored(list: &[u8]) -> Option<Vec<u8>> {
+/// A list of validators in which each weak one is replaced by its strong form, without this version. `None` if none is
+/// weak.
+fn restored(list: &[u8], version: u32) -> Option<Vec<u8>> {
     elements(list).any(|element| strong_form(element).is_some()).then(|| {
         let restored: Vec<Vec<u8>> = elements(list)
             .map(|element| {
-                let plain = without_version(element).map(|(tag, _)| tag);
+                let plain = without_version(element).filter(|(_, own)| *own == version).map(|(tag, _)| tag);
                 let plain = plain.as_deref().unwrap_or(element);
                 strong_form(plain).unwrap_or(plain).into()
             })
@@ -157,12 +183,13 @@ mod tests {
             ("", None),
             ("W/\"a\", \"b\" ,W/\"c,W/\"", Some("\"a\", \"b\", \"c,W/\"")),
             ("W/\"a~0a1b2c3d\", W/\"b~0a1b2c3\"", Some("\"a\", \"b~0a1b2c3\"")),
+            ("W/\"a~ffffffff\"", Some("\"a~ffffffff\"")),
             ("\"W/\", W/\"\"", Some("\"W/\", \"\"")),
             ("W/a", None),
             ("w/\"a\"", None),
             ("W/", None),
         ] {
-            let restored = restored(list.as_bytes());
+            let restored = restored(list.as_bytes(), 0x0a1b_2c3d);
             assert_eq!(restored.as_deref(), expected.map(str::as_bytes), "{list}");
         }
     }
@@ -198,6 +225,7 @@ mod tests {
         assert_eq!(of("\"a\"", 0), (Some("\"a\"".into()), true));
         assert_eq!(of("\"a\"", 0x2c3d), (Some("W/\"a~00002c3d\"".into()), false));
         assert_eq!(of("W/\"a\"", 1), (Some("W/\"a~00000001\"".into()), false));
+        assert_eq!(of("W/\"a~00000001\"", 1), (Some("W/\"a~00000001\"".into()), false), "by another step");
         assert_eq!(of("a", 1), (None, false));
     }
 
@@ -213,6 +241,18 @@ mod tests {
         };
         assert_eq!(asked("W/\"a~00000002\""), (false, false));
         assert_eq!(asked("W/\"a~00000001\""), (true, true));
+    }
+
+    #[test]
+    fn a_write_does_not_lose_a_condition() {
+        let asked = |tag: &str| {
+            let mut sample = Sample::get("/").method("PUT").field("If-None-Match", tag);
+            restore_validators(&mut sample, 1);
+            sample.request.get("if-none-match").map(|list| String::from_utf8_lossy(list).into_owned())
+        };
+        assert_eq!(asked("W/\"a~00000001\"").as_deref(), Some("W/\"a\""));
+        assert_eq!(asked("W/\"a~00000002\"").as_deref(), Some("W/\"a~00000002\", W/\"a\""));
+        assert_eq!(asked("*").as_deref(), Some("*"));
     }
 
     #[test]

@@ -9,6 +9,9 @@ use super::refusal::ApiError;
 use crate::comparison::{ComparisonQuestion, ComparisonRefusal, ReportFormat};
 use crate::proxy::Proxy;
 
+/// The longest name of a part to ignore, in bytes: each report and line of the audit log has it.
+const PART_LIMIT: usize = 256;
+
 /// The report: an object, or for `text` and `html` a string.
 pub(super) async fn report(proxy: &Proxy, format: Option<&str>) -> Result<Value, ApiError> {
     let format = match format {
@@ -36,6 +39,10 @@ pub(super) async fn sample(proxy: &Proxy, id: &str) -> Result<Value, ApiError> {
 
 /// Leaves a part of the responses out from now on.
 pub(super) async fn ignore(proxy: &Proxy, part: &str) -> Result<Value, ApiError> {
+    if part.len() > PART_LIMIT {
+        let help = format!("the name of a part has at most {PART_LIMIT} bytes");
+        return Err(ApiError(StatusCode::UNPROCESSABLE_ENTITY, help));
+    }
     Ok(json!({ "part": ask(proxy, ComparisonQuestion::Ignore(part.to_owned())).await? }))
 }
 
