@@ -346,9 +346,19 @@ impl<'a> Ask<'a> {
         let now = clock::now();
         let bound = upstream.bound_server(self.terms.own.and_then(OnceLock::get));
         let (request, _) = asker.heads();
+        let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
+        // The choice of a server depends on the request as this upstream gets it.
+        let present = (!diversions.is_empty() && self.attempts.last().is_none()).then(|| {
+            let present = request.present();
+            diversions.iter().for_each(|to| request.divert(to));
+            present
+        });
         let asked = BalancedRequest { request, client: self.terms.behalf };
-        let (server, fresh) =
-            self.attempts.begin(upstream, asked, bound, now).ok_or_else(|| upstream.without_server())?;
+        let begun = self.attempts.begin(upstream, asked, bound, now);
+        if let Some(present) = present {
+            request.return_to(present);
+        }
+        let (server, fresh) = begun.ok_or_else(|| upstream.without_server())?;
         (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
         (self.interim, self.is_doubled) = (0, false);
         let repeats = request.is_repeatable();

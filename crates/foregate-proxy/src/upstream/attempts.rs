@@ -160,9 +160,10 @@ impl Attempts {
         upstream.picker.other(self.key, &self.tried, now)
     }
 
-    /// Counts a second attempt in parallel to the present one.
-    pub fn begin_second(&mut self) {
+    /// Counts a second attempt, at `server`, in parallel to the present one.
+    pub fn begin_second(&mut self, server: usize) {
         self.made += 1;
+        self.tried.push_beside(server);
     }
 
     /// Makes the second attempt, at `server`, the one that counts.

@@ -2,7 +2,7 @@
 //! the method of balancing chooses among them.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use foregate_wire::{HeaderList, NameId};
@@ -22,6 +22,10 @@ use crate::time::steady;
 /// The servers of the proxy's own zone get all requests as long as those that are up have at least this
 /// percentage of the zone's weight.
 const ZONE_ENOUGH: u64 = 50;
+
+/// A server that has answered nobody for this long, while requests wait at it, is not the first choice for a further
+/// attempt.
+const SILENCE_MOST: Duration = Duration::from_millis(250);
 
 /// The group of servers that are candidates for a first attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,8 +246,10 @@ impl ServerPicker {
             let server = self.servers.get(number).filter(|_| !tried.contains(number));
             server.filter(|server| self.is_of(server, tier) && server.is_open())
         };
-        let is_well =
-            |server: &Server| server.record.health.failures() == 0 && !server.record.checked.is_down();
+        let is_well = |server: &Server| {
+            let record = &server.record;
+            record.health.failures() == 0 && !record.checked.is_down() && record.silence(now) < SILENCE_MOST
+        };
         let tiers: &[Tier] =
             if self.has_tiers { &[Tier::OwnZone, Tier::Primary, Tier::Backup] } else { &[Tier::Primary] };
         let well = tiers.iter().find_map(|&tier| {

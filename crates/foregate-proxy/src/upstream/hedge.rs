@@ -11,6 +11,7 @@ use foregate_wire::ResponseHead;
 use super::members::Upstream;
 use super::opening::OpeningTerms;
 use super::origin::Origin;
+use super::traced::{AttemptEnd, AttemptSpans};
 use crate::error::Error;
 use crate::message::request::Request;
 use crate::time::clock;
@@ -36,6 +37,8 @@ pub(super) struct HedgedAttempt<'a> {
     /// True until the attempt has a result.
     is_open: bool,
     answer: HedgedAnswer<'a>,
+    /// Records the attempt, if the request's trace is recorded.
+    spans: Option<Box<AttemptSpans>>,
 }
 
 type HedgedAnswer<'a> = Pin<Box<dyn Future<Output = Result<(Origin, ResponseHead), Error>> + Send + 'a>>;
@@ -47,35 +50,56 @@ impl<'a> HedgedAttempt<'a> {
         server: usize,
         terms: OpeningTerms<'a>,
         request: Request,
+        spans: Option<Box<AttemptSpans>>,
     ) -> Self {
         let began = clock::now();
+        let mut terms = terms;
         let answer = Box::pin(async move {
-            let mut origin = upstream.connections.open(server, &terms, began).await?;
-            let failed = match ask(&mut origin, upstream, &request).await {
-                Ok(head) => return Ok((origin, head)),
-                Err(error) => error,
-            };
-            if !origin.is_race(&failed) {
-                upstream.judge.attempt_failed(server, &origin, began, clock::now(), &failed);
+            loop {
+                let mut origin = upstream.connections.open(server, &terms, began).await?;
+                let (asked, now) = (ask(&mut origin, upstream, &request).await, clock::now);
+                match asked {
+                    Ok(head) if is_refusal(head.status) => {
+                        let took = now().saturating_duration_since(began);
+                        upstream.judge.answered(server, head.status, took, now());
+                        origin.link.abort();
+                        return Err(Error::Unwanted);
+                    }
+                    Ok(head) => return Ok((origin, head)),
+                    Err(failed) if !origin.is_race(&failed) => {
+                        upstream.judge.attempt_failed(server, &origin, began, now(), &failed);
+                        return Err(failed);
+                    }
+                    Err(failed) if terms.fresh => return Err(failed),
+                    // The kept connection ended just as the request arrived.
+                    Err(_) => terms.fresh = true,
+                }
             }
-            Err(failed)
         });
-        Self { upstream, server, began, is_open: true, answer }
+        Self { upstream, server, began, is_open: true, answer, spans }
     }
 
     /// Ready with the head of the final response, or with the reason for a failure.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Origin, ResponseHead), Error>> {
         let polled = self.answer.as_mut().poll(cx);
+        if let Poll::Ready(answer) = &polled
+            && let Some(spans) = &mut self.spans
+        {
+            match answer {
+                Ok((origin, _)) => spans.connected(origin.reused, origin.link.is_h2()),
+                Err(error) => spans.end(AttemptEnd::Failed(error)),
+            }
+        }
         if let Poll::Ready(Err(_)) = polled {
             self.is_open = false;
         }
         polled
     }
 
-    /// Marks the attempt as the one with the response that counts. Returns its server and start time.
-    pub(super) fn has_won(&mut self) -> (usize, Instant) {
+    /// Marks the attempt as the one with the response that counts. Returns its server, its start time and its record.
+    pub(super) fn has_won(&mut self) -> (usize, Instant, Option<Box<AttemptSpans>>) {
         self.is_open = false;
-        (self.server, self.began)
+        (self.server, self.began, self.spans.take())
     }
 }
 
@@ -85,6 +109,11 @@ impl Drop for HedgedAttempt<'_> {
             self.upstream.judge.gave_up(self.server, self.began, clock::now());
         }
     }
+}
+
+/// Returns true if a response says that its server cannot answer now, so that the first server may still do better.
+fn is_refusal(status: u16) -> bool {
+    status >= 500 || status == 429
 }
 
 /// Sends a request and waits for the head of its final response. Interim responses are dropped.

@@ -46,6 +46,11 @@ impl AttemptSpans {
         Box::new(Self { parent, open: None })
     }
 
+    /// Records a second attempt in parallel.
+    pub fn beside(&self) -> Box<Self> {
+        Self::new(self.parent.clone())
+    }
+
     /// Begins the span of an attempt; `number` counts from 1. Does nothing if an attempt continues over another
     /// connection.
     pub fn begin(&mut self, upstream: &Upstream, server: &Server, request: &Request, number: u32) {

@@ -34,6 +34,11 @@ impl TriedServers {
         }
     }
 
+    /// Adds a server that is tried beside the last one, which stays the last.
+    pub fn push_beside(&mut self, server: usize) {
+        self.before.push(ServerNumber::new(server));
+    }
+
     /// The last server that was tried.
     pub fn last(&self) -> Option<usize> {
         self.last.map(ServerNumber::get)

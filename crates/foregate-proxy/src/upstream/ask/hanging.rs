@@ -56,6 +56,8 @@ impl Ask<'_> {
             }
         };
         let belongs_to_server = self.attempts.has_key() || self.upstream.settings.sticky.is_some();
-        !belongs_to_server && self.is_fit_for_two(asker) && may_follow()
+        // Of two deletions of the same thing, the second one fails.
+        let is_safe = asker.heads().0.head.method.is_safe();
+        !belongs_to_server && is_safe && self.is_fit_for_two(asker) && may_follow()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use foregate_wire::BodyLength;
 
 use super::{Ask, Asker, HeadWait};
-use crate::error::Error;
+use crate::error::{Error, Side};
 use crate::time::clock;
 use crate::upstream::hedge::{Hedged, HedgedAttempt};
 use crate::upstream::opening::OpeningTerms;
@@ -39,7 +39,8 @@ impl<'a> Ask<'a> {
     /// Returns true if two servers may get the request at the same time.
     pub(super) fn is_fit_for_two<A: Asker>(&self, asker: &mut A) -> bool {
         let (request, terms) = (asker.heads().0, &self.terms);
-        request.is_repeatable()
+        !self.is_doubled
+            && request.is_repeatable()
             && request.length.is_empty()
             && request.upgrade.is_none()
             && request.verbatim.is_none()
@@ -64,8 +65,8 @@ impl<'a> Ask<'a> {
             match poll_fn(|cx| self.poll_both(cx, asker, &mut second)).await {
                 Hedged::First(result) => return result,
                 Hedged::Second(origin, head) => {
+                    self.second_has_won(&mut second, *origin, head.status);
                     *asker.heads().1 = *head;
-                    self.second_has_won(&mut second, *origin);
                     return Ok(());
                 }
                 Hedged::SecondFailed => {}
@@ -82,13 +83,19 @@ impl<'a> Ask<'a> {
         if !self.active.may_retry(now) {
             return None;
         }
-        self.attempts.begin_second();
+        self.attempts.begin_second(server);
         self.upstream.metrics.hedges.inc();
         let mut request = asker.heads().0.as_sent(BodyLength::Empty);
+        let spans = self.spans.as_ref().zip(self.upstream.servers.get(server)).map(|(spans, server)| {
+            let mut spans = spans.beside();
+            spans.begin(self.upstream, server, &request, self.attempts.made());
+            spans.tell(&mut request);
+            spans
+        });
         let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
         diversions.iter().for_each(|to| request.divert(to));
         let terms = OpeningTerms { fresh: false, ..self.terms };
-        Some(HedgedAttempt::begin(self.upstream, server, terms, request))
+        Some(HedgedAttempt::begin(self.upstream, server, terms, request, spans))
     }
 
     /// Waits for the first of two responses. If the first server fails, only the second one is waited for.
@@ -115,7 +122,7 @@ impl<'a> Ask<'a> {
                 Err(error) => Poll::Ready(Err(error)),
             };
             match polled {
-                Poll::Ready(Err(error)) if error.is_failure_of_the_server() => {
+                Poll::Ready(Err(error)) if error.side() == Side::Upstream => {
                     self.end_attempt(&error);
                 }
                 Poll::Ready(result) => return Poll::Ready(Hedged::First(result)),
@@ -125,17 +132,23 @@ impl<'a> Ask<'a> {
         if let Some(error) = failed {
             return Poll::Ready(Hedged::First(Err(error)));
         }
+        if let Some(until) = self.rules.as_ref().and_then(|rules| rules.until)
+            && self.origin.is_some()
+            && asker.poll_until(cx, until).is_ready()
+        {
+            return Poll::Ready(Hedged::First(Err(Error::TryTimeout)));
+        }
         asker.poll_deadline(cx, &self.upstream.settings).map(Hedged::First)
     }
 
     /// Ends the first attempt, because the second server has responded first.
-    fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin) {
+    fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin, status: u16) {
         let (upstream, now) = (self.upstream, clock::now());
-        let (winner, began) = second.has_won();
+        let (winner, began, spans) = second.has_won();
         if let (Some(mut loser), Some(server)) = (self.origin.take(), self.attempts.last()) {
             // If the second server has not been much quicker, the request takes long, not the first server.
-            let was_quick =
-                2 * now.saturating_duration_since(began) < now.saturating_duration_since(self.began);
+            let was_quick = status < 400
+                && 2 * now.saturating_duration_since(began) < now.saturating_duration_since(self.began);
             if was_quick && upstream.judge.may_hang(server, now) {
                 upstream.judge.attempt_failed(server, &loser, self.began, now, &Error::OriginHangs);
             } else {
@@ -143,6 +156,8 @@ impl<'a> Ask<'a> {
             }
             loser.link.abort();
         }
+        // The span of the first attempt ends as cancelled.
+        self.spans = spans;
         self.attempts.second_has_won(winner);
         (self.began, self.opened, self.look_at, self.first_byte) = (began, 0, 0, None);
         self.reused = Some(origin.reused);
