@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
+use self::hanging::has_another_attempt;
 use super::admission::enter;
 use super::attempts::Attempts;
 use super::authentication;
@@ -135,18 +136,6 @@ pub(super) struct RequestTurn {
     account: Account,
     /// The place, once the request has it.
     pass: Option<RequestPass>,
-}
-
-/// Returns true if an attempt without a connection may be given up, because another one may follow.
-fn has_another_attempt(
-    (attempts, rules): (&Attempts, Option<&Rules<'_>>),
-    upstream: &Upstream,
-    now: Instant,
-) -> bool {
-    match rules {
-        None => attempts.has_another(upstream, now),
-        Some(rules) => rules.has_another(RetryCause::Error(Error::ConnectTimeout), attempts, upstream, now),
-    }
 }
 
 /// Waits for a place among the requests in flight. The future is boxed, so that requests that need no place reserve no
@@ -346,19 +335,8 @@ impl<'a> Ask<'a> {
         let now = clock::now();
         let bound = upstream.bound_server(self.terms.own.and_then(OnceLock::get));
         let (request, _) = asker.heads();
-        let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
-        // The choice of a server depends on the request as this upstream gets it.
-        let present = (!diversions.is_empty() && self.attempts.last().is_none()).then(|| {
-            let present = request.present();
-            diversions.iter().for_each(|to| request.divert(to));
-            present
-        });
-        let asked = BalancedRequest { request, client: self.terms.behalf };
-        let begun = self.attempts.begin(upstream, asked, bound, now);
-        if let Some(present) = present {
-            request.return_to(present);
-        }
-        let (server, fresh) = begun.ok_or_else(|| upstream.without_server())?;
+        let (server, fresh) =
+            self.begin_attempt(request, bound, now).ok_or_else(|| upstream.without_server())?;
         (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
         (self.interim, self.is_doubled) = (0, false);
         let repeats = request.is_repeatable();
@@ -392,6 +370,26 @@ impl<'a> Ask<'a> {
                 Err(error)
             }
         }
+    }
+
+    /// Begins the next attempt, as [`Attempts::begin`]. The choice of a server depends on the request as this upstream gets
+    /// it.
+    fn begin_attempt(
+        &mut self,
+        request: &mut Request,
+        bound: Option<usize>,
+        now: Instant,
+    ) -> Option<(usize, bool)> {
+        let (upstream, client) = (self.upstream, self.terms.behalf);
+        let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
+        if diversions.is_empty() || self.attempts.last().is_some() {
+            return self.attempts.begin(upstream, BalancedRequest { request, client }, bound, now);
+        }
+        let present = request.present();
+        diversions.iter().for_each(|to| request.divert(to));
+        let begun = self.attempts.begin(upstream, BalancedRequest { request, client }, bound, now);
+        request.return_to(present);
+        begun
     }
 
     /// Gets a connection to a server. The second value is `Some` if the attempt was given up before it had a
@@ -433,7 +431,8 @@ impl<'a> Ask<'a> {
                     look_at = Some(now + LOOK_AGAIN.0);
                     let mut has_another = || {
                         let is_allowed = asker.may_repeat(&Error::ConnectTimeout) && active.has_budget(now);
-                        is_allowed && has_another_attempt((attempts, rules.as_deref()), upstream, now)
+                        let so_far = (&*attempts, rules.as_deref());
+                        is_allowed && has_another_attempt(so_far, Error::ConnectTimeout, upstream, now)
                     };
                     if upstream.judge.hangs(server, now) && has_another() {
                         late = Some(Error::OriginHangs);

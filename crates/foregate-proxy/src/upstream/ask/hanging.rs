@@ -5,9 +5,24 @@ use std::time::{Duration, Instant};
 
 use super::{Ask, Asker, HeadWait};
 use crate::error::Error;
+use crate::upstream::attempts::Attempts;
 use crate::upstream::judging::look_again;
+use crate::upstream::members::Upstream;
 use crate::upstream::origin::Origin;
-use crate::upstream::retry::RetryCause;
+use crate::upstream::retry::{RetryCause, Rules};
+
+/// Returns true if another attempt may follow one that fails with `error`.
+pub(super) fn has_another_attempt(
+    (attempts, rules): (&Attempts, Option<&Rules<'_>>),
+    error: Error,
+    upstream: &Upstream,
+    now: Instant,
+) -> bool {
+    match rules {
+        None => attempts.has_another(upstream, now),
+        Some(rules) => rules.has_another(RetryCause::Error(error), attempts, upstream, now),
+    }
+}
 
 impl Ask<'_> {
     /// Ready with an error when the server hangs while the attempt has no part of a response, and without one when it may
@@ -48,13 +63,8 @@ impl Ask<'_> {
     /// belongs to a server, by a cookie or a hash, may have a session there that other servers do not know, so doubt
     /// is not enough.
     fn may_double<A: Asker>(&self, asker: &mut A, now: Instant) -> bool {
-        let may_follow = || match &self.rules {
-            None => self.attempts.has_another(self.upstream, now),
-            Some(rules) => {
-                let cause = RetryCause::Error(Error::OriginHangs);
-                rules.has_another(cause, &self.attempts, self.upstream, now)
-            }
-        };
+        let so_far = (&self.attempts, self.rules.as_deref());
+        let may_follow = || has_another_attempt(so_far, Error::OriginHangs, self.upstream, now);
         let belongs_to_server = self.attempts.has_key() || self.upstream.settings.sticky.is_some();
         // Of two deletions of the same thing, the second one fails.
         let is_safe = asker.heads().0.head.method.is_safe();
