@@ -88,9 +88,8 @@ impl Supervised {
         }
     }
 
-    /// The texts of the configuration that was in effect before a crash, as
-    /// [`SettingsSource::take_texts`](super::SettingsSource::take_texts) has returned them. `None` if this process does not
-    /// follow a crash, or if there are none.
+    /// The texts of the configuration that was in effect before a crash, as [`SettingsSource::take_texts`] has returned them.
+    /// `None` if this process does not follow a crash, or if there are none.
     pub fn kept_configuration(&self) -> Option<Vec<u8>> {
         let follows_crash = self.role == Role::Restart;
         let texts = follows_crash.then(|| inheritance::piece(&self.items, CONFIGURATION)).flatten();
