@@ -192,7 +192,7 @@ pub enum StorageFault {
 }
 
 impl StorageFault {
-    /// What to do about it.
+    /// The advice for the operator.
     pub fn help(&self) -> &'static str {
         match self {
             Self::NotFolder(_) => "name a folder: `--storage FOLDER`, or `acme { storage \"FOLDER\" }`",

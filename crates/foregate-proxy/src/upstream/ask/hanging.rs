@@ -58,8 +58,8 @@ impl Ask<'_> {
         }
     }
 
-    /// Returns true if the request may be sent to a second server because the first one may hang. The conditions are
-    /// those for a further attempt after a timeout; the budget is asked when the second attempt begins. A client that
+    /// Returns true if the request may be sent to a second server because the first one may hang. The conditions for a
+    /// further attempt after a timeout apply; the budget is asked when the second attempt begins. A client that
     /// belongs to a server, by a cookie or a hash, may have a session there that other servers do not know, so doubt
     /// is not enough.
     fn may_double<A: Asker>(&self, asker: &mut A, now: Instant) -> bool {
