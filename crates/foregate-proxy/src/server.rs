@@ -295,6 +295,12 @@ impl RunningServer {
                 .map_err(|error| named(error, &format!("LISTEN_FDS, descriptor {number}")))?;
             server.inherited.insert(listener.address()?, Arc::new(listener));
         }
+        // The sockets for clients are bound last: whoever reaches one of them reaches the metrics and the admin interface too.
+        // While a version is on trial, these stay with the version that serves.
+        let side = match server.membership.is_candidate {
+            true => SideSockets::default(),
+            false => server.bind_side(&config.settings)?,
+        };
         let bound = server.bind(&config.settings)?;
         for address in server.inherited.keys() {
             let is_used = |bound: &Bound| bound.listener.address().is_ok_and(|used| used == *address);
@@ -302,11 +308,6 @@ impl RunningServer {
                 tracing::warn!(%address, "passed by LISTEN_FDS, but no `listen` names it: its clients wait");
             }
         }
-        // While a version is on trial, the metrics and admin sockets stay with the version that serves.
-        let side = match server.membership.is_candidate {
-            true => SideSockets::default(),
-            false => server.bind_side(&config.settings)?,
-        };
         server.apply(&config, bound, side);
         server.files.follow(&config.settings.watched);
         server.certificates.watch();
@@ -395,11 +396,11 @@ impl RunningServer {
             self.membership.release(vec![ListenAddress::Unix(file.path.clone()).to_string()]);
             task.abort();
         }
-        if let (Some(listener), Some(path)) = (side.admin, settings.admin.clone()) {
+        if let (Some((listener, file)), Some(path)) = (side.admin, settings.admin.clone()) {
             let address = ListenAddress::Unix(path.clone()).to_string();
             self.membership.hold(Purpose::Admin, address, &listener);
             let task = tokio::spawn(self.serve_admin(listener));
-            self.admin_task = Some((SocketFile::at(path), task));
+            self.admin_task = Some((file.unwrap_or_else(|| SocketFile::at(path)), task));
         }
         self.dashboard.apply(settings, side.dashboard, &self.membership, &self.proxy);
     }
@@ -626,10 +627,9 @@ impl RunningServer {
             None => error.to_string(),
         };
         config.open_folders(&old.folders).map_err(text)?;
-        let bound = self.bind(&config.settings).map_err(text)?;
         config.open_logs(&self.logs, &self.proxy.metrics).map_err(text)?;
-        // The last step that may fail, because a failure after it would leave the admin's socket file behind.
         let side = self.bind_side(&config.settings).map_err(text)?;
+        let bound = self.bind(&config.settings).map_err(text)?;
         let leaves = self.proxy.leave(&old, &config);
         self.proxy.set_config(config);
         let config = self.proxy.config();

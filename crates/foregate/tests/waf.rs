@@ -235,7 +235,7 @@ fn certificate(folder: &Path) {
 fn install_crs_fetches_over_https_only() {
     let folder = Folder::new("waf-install-https");
     certificate(&folder.0);
-    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let [port] = free_ports();
     let configuration = format!(
         "listen \"127.0.0.1:{port}\" {{ tls {{ certificate \"site.pem\" key=\"site.key\" }} }}\n\
          site \"*\" {{\n\
@@ -563,8 +563,10 @@ fn ask(port: u16, request: &str) -> (String, Duration) {
     (answer, began.elapsed())
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+/// So many different ports that nobody listens on.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let held = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)).unwrap());
+    held.map(|listener| listener.local_addr().unwrap().port())
 }
 
 /// With `log-sync` the line of a request is in the file when its response is there, however many come one after the other.
@@ -572,7 +574,7 @@ fn free_port() -> u16 {
 fn log_sync_writes_before_the_response() {
     let folder = Folder::new("waf-log-sync");
     folder.write("rules.conf", "SecRule ARGS:a \"@eq 1\" \"id:1,phase:1,pass,log\"\n");
-    let port = free_port();
+    let [port] = free_ports();
     let configuration = format!(
         "listen \"127.0.0.1:{port}\"\n\
          site \"*\" {{ route \"/**\" {{ waf log=\"waf.log\" log-sync=#true {{ rules \"rules.conf\" }}; respond 204; }}; }}\n"
@@ -595,7 +597,7 @@ fn log_sync_does_not_wait_for_a_stuck_file() {
     let pipe = folder.0.join("waf.log");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let _unread = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
-    let (port, metrics) = (free_port(), free_port());
+    let [port, metrics] = free_ports();
     let configuration = format!(
         "listen \"127.0.0.1:{port}\"\nmetrics \"127.0.0.1:{metrics}\"\n\
          site \"*\" {{ route \"/**\" {{ waf log=\"waf.log\" log-sync=#true {{ rules \"rules.conf\" }}; respond 204; }}; }}\n"

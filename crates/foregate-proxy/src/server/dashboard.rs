@@ -45,7 +45,7 @@ impl DashboardSlot {
         settings: &Settings,
         membership: &Membership,
         source: &dyn SettingsSource,
-    ) -> io::Result<Option<Listener>> {
+    ) -> io::Result<Option<(Listener, Option<SocketFile>)>> {
         let Some(dashboard) = &settings.dashboard else { return Ok(None) };
         let address = &dashboard.address;
         let is_there = |present: &DashboardTask| {
@@ -55,9 +55,13 @@ impl DashboardSlot {
             return Ok(None);
         }
         let bound = match (membership.take_held(Purpose::Dashboard, &address.to_string()), address) {
-            (Some(held), _) => Listener::adopt(held),
-            (None, ListenAddress::Unix(path)) => bind_private(path),
-            (None, ListenAddress::Tcp(_)) => Listener::bind(&Listen::new(address.clone())),
+            (Some(held), _) => Listener::adopt(held).map(|listener| (listener, None)),
+            (None, ListenAddress::Unix(path)) => {
+                bind_private(path).map(|listener| (listener, SocketFile::of(address)))
+            }
+            (None, ListenAddress::Tcp(_)) => {
+                Listener::bind(&Listen::new(address.clone())).map(|listener| (listener, None))
+            }
         };
         bound.map(Some).map_err(|error| NotBound::named(error, "dashboard", address, source))
     }
@@ -66,21 +70,21 @@ impl DashboardSlot {
     pub(super) fn apply(
         &mut self,
         settings: &Settings,
-        listener: Option<Listener>,
+        bound: Option<(Listener, Option<SocketFile>)>,
         membership: &Membership,
         proxy: &Arc<Proxy>,
     ) {
         let wanted = settings.dashboard.as_ref().map(|dashboard| &dashboard.address);
-        let stays = |present: &DashboardTask| listener.is_none() && wanted == Some(&present.address);
+        let stays = |present: &DashboardTask| bound.is_none() && wanted == Some(&present.address);
         if let Some(old) = self.0.take_if(|present| !stays(present)) {
             membership.release(vec![old.address.to_string()]);
             old.task.abort();
         }
-        if let (Some(listener), Some(address)) = (listener, wanted) {
+        if let (Some((listener, file)), Some(address)) = (bound, wanted) {
             membership.hold(Purpose::Dashboard, address.to_string(), &listener);
             let shown = listener.address().unwrap_or_else(|_| address.clone());
             tracing::info!(address = %shown, "dashboard");
-            let file = SocketFile::of(address);
+            let file = file.or_else(|| SocketFile::of(address));
             let task = tokio::spawn(admin::serve_dashboard(listener, Arc::clone(proxy)));
             self.0 = Some(DashboardTask { address: address.clone(), file, task });
         }

@@ -66,12 +66,13 @@ impl Drop for SocketFile {
     }
 }
 
-/// New sockets other than those for clients.
+/// New sockets other than those for clients, with the files that this process has created for them. The files are removed if
+/// the sockets are not used after all.
 #[derive(Default)]
 pub(super) struct SideSockets {
     pub(super) metrics: Option<Listener>,
-    pub(super) admin: Option<tokio::net::UnixListener>,
-    pub(super) dashboard: Option<Listener>,
+    pub(super) admin: Option<(tokio::net::UnixListener, Option<SocketFile>)>,
+    pub(super) dashboard: Option<(Listener, Option<SocketFile>)>,
 }
 
 impl RunningServer {
@@ -177,8 +178,8 @@ impl RunningServer {
         {
             let address = ListenAddress::Unix(path.clone());
             let bound = match self.membership.take_held(Purpose::Admin, &address.to_string()) {
-                Some(held) => unix_listener(Listener::adopt(held)?),
-                None => bind_admin(path),
+                Some(held) => unix_listener(Listener::adopt(held)?).map(|listener| (listener, None)),
+                None => bind_admin(path).map(|listener| (listener, SocketFile::of(&address))),
             };
             side.admin =
                 Some(bound.map_err(|error| NotBound::named(error, "admin", &address, &*self.source))?);
