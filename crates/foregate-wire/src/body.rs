@@ -123,6 +123,14 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
+    /// The number of bytes of data that are certain to follow: the rest of a body of fixed length, or of a chunk.
+    pub fn known_rest(&self) -> u64 {
+        match self.state {
+            State::Fixed(left) | State::Data(left) => left,
+            _ => 0,
+        }
+    }
+
     /// Returns the next run of body data in the unread bytes, and consumes the framing around it.
     ///
     /// Call it until `done` is set, or until it consumes nothing and so needs more input. Trailers are added to

@@ -308,6 +308,13 @@ impl Client {
         }
     }
 
+    /// Returns true if the rest of the unwanted body is known to be longer than what [`Self::drop_body`] reads of it, so that the
+    /// connection has to end with the response.
+    pub fn ends_unread(&self, most: usize) -> bool {
+        let Link::H1(link) = &self.link else { return false };
+        link.known_rest() > most.saturating_sub(self.dropped) as u64
+    }
+
     /// Ready once the client has given up on the exchange. If an HTTP/1 client has closed its sending side, it counts
     /// as gone only after a while; `timer` waits for that time.
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>, timer: &mut Timer) -> Poll<LinkError> {

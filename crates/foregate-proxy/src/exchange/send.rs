@@ -92,8 +92,11 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
         headers.push_id(NameId::Date, &date());
     }
     let may_not_come = body_may_not_come(exchange);
-    exchange.down.client.close |= may_not_come;
-    if may_not_come || origin.is_none() && !exchange.down.upload.is_done() {
+    let is_unwanted = origin.is_none() && !exchange.down.upload.is_done();
+    exchange.down.client.close |= may_not_come
+        || is_unwanted
+            && exchange.down.client.ends_unread(exchange.config.settings.limits.early_response_drain);
+    if may_not_come || is_unwanted {
         exchange.down.upload.give_up();
     }
     let sent = send_head(exchange, length);

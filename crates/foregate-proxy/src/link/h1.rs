@@ -325,6 +325,11 @@ impl H1Link {
         self.data == 0 && self.decoder.is_done()
     }
 
+    /// The number of bytes of the body that are known to be unread or still to come.
+    pub fn known_rest(&self) -> u64 {
+        self.decoder.known_rest().saturating_add(self.data as u64)
+    }
+
     /// Returns true if the peer has closed its side of the connection.
     pub fn has_ended(&self) -> bool {
         self.ended
