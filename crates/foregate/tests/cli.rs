@@ -81,6 +81,23 @@ fn check_tells_mistakes_as_json() {
     assert_eq!(error["help"], "did you mean `site`?");
 }
 
+/// A command whose output is lost has not succeeded; a reader that has gone, such as `head`, loses nothing that it wants.
+#[test]
+fn lost_output_is_an_error() {
+    let folder = Folder::new("full");
+    let run = |stdout: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_foregate"));
+        command.arg("schema").current_dir(&folder.0).stdout(stdout).output().unwrap()
+    };
+    let full = run(std::fs::File::options().write(true).open("/dev/full").unwrap().into());
+    assert_eq!(full.status.code(), Some(1));
+    assert_eq!(stderr(&full), "error: the output cannot be written: No space left on device (os error 28)\n");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let gone = run(writer.into());
+    assert_eq!((gone.status.code(), &*stderr(&gone)), (Some(0), ""));
+}
+
 /// The log writer does not complain about the terminal.
 #[test]
 fn a_terminal_gets_nothing_but_what_was_asked_for() {

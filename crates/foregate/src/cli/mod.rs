@@ -45,7 +45,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use foregate_module::Pipeline;
 
 use self::arguments::Json;
-use self::output::{Outcome, complain, print};
+use self::output::{Outcome, complain, ended, print};
 use crate::config::schema as keys;
 use crate::demo::{DemoArguments, QuickstartArguments, QuickstartError};
 
@@ -132,7 +132,8 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         return Outcome::Wrong.into();
     }
     let pipeline = Arc::new(pipeline);
-    match Cli::try_parse_from(arguments()).unwrap_or_else(|error| with_advice(error).exit()).verb {
+    let verb = Cli::try_parse_from(arguments()).unwrap_or_else(|error| with_advice(error).exit()).verb;
+    let outcome = match verb {
         Verb::Run(run) => run.run(pipeline),
         Verb::Quickstart(arguments) => quickstart(arguments, pipeline),
         Verb::Demo(arguments) => demo(arguments),
@@ -161,8 +162,8 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Schema(schema) => schema.run(&pipeline),
         Verb::Version(Json { json }) => version::run(json),
         Verb::Completions { shell } => completions(shell),
-    }
-    .into()
+    };
+    ended(outcome)
 }
 
 /// The error if keys of a binary's own modules conflict with other keys: a module would do nothing, or disable another.

@@ -3,12 +3,16 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use crate::config::RefusedConfiguration;
 use serde::Serialize;
 
 /// The width of a report in columns, if the terminal's width is unknown.
 const WIDTH: usize = 100;
+
+/// The first error in writing to the standard output.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
 
 /// How a verb ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,10 +53,26 @@ fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.collect())
 }
 
-/// Writes to the standard output. It is no error if the reader, such as `head`, has gone.
+/// Writes to the standard output. It is no error if the reader, such as `head`, has gone; [`ended`] reports any other error.
 pub(super) fn print(text: &str) {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
+    let written = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = UNWRITTEN.set(error);
+    }
+}
+
+/// The exit code of a verb. One whose output could not be written, for example to a full disk, has not succeeded.
+pub(super) fn ended(outcome: Outcome) -> ExitCode {
+    match UNWRITTEN.get() {
+        Some(error) if outcome == Outcome::Fine => {
+            complain(&format!("error: the output cannot be written: {error}"));
+            Outcome::Wrong.into()
+        }
+        _ => outcome.into(),
+    }
 }
 
 /// Writes one JSON value.
