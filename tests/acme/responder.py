@@ -17,13 +17,14 @@ class Responder(bed.Server):
     asked: the serial number and the content type of each request
     revoked: so many certificates, the first ones that were asked about, are revoked
     away: whether requests fail
+    refusal: the error status of all responses (RFC 6960, section 4.2.1), if any
     held: an event for which answers wait
     life: from when to when a response holds, in seconds from its making
     """
 
     def __init__(self, test, port, folder):
         self.folder, self.asked, self.revoked, self.away, self.life = folder, [], 0, False, (0, 3600)
-        self.held = None
+        self.held = self.refusal = None
         # openssl works on files.
         self.turn = threading.Lock()
         super().__init__(test, port, Handler)
@@ -39,6 +40,8 @@ class Responder(bed.Server):
                 self.held.wait(60)
             if self.away:
                 return None
+            if self.refusal:
+                return bytes((0x30, 3, 0x0A, 1, self.refusal))
             state = "R\t401231235959Z\t260101000000Z" if serial in self.first_ones() else "V\t401231235959Z\t"
             (folder / "index.txt").write_text(f"{state}\t{serial}\tunknown\t/CN=a\n")
             self.openssl(

@@ -1,6 +1,6 @@
 //! Certificates as the storage holds them: a private key and a chain in one PEM file.
 
-use foregate_proxy::tls::StapleSubject;
+use foregate_proxy::tls::{StapleObstacle, StapleSubject, demands_staple};
 use instant_acme::CertificateIdentifier;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
@@ -29,8 +29,10 @@ pub(crate) struct Facts {
     pub(crate) is_temporary: bool,
     /// The identifier of the certificate in the authority's renewal information (RFC 9773, section 4.1).
     pub(crate) id: Option<CertificateIdentifier<'static>>,
-    /// `true` if the certificate names an OCSP responder.
-    pub(crate) has_responder: bool,
+    /// The reason why no OCSP response can be fetched for the certificate. `None` if one can be.
+    pub(crate) obstacle: Option<StapleObstacle>,
+    /// `true` if clients refuse the certificate without an OCSP response.
+    pub(crate) demands_staple: bool,
 }
 
 impl Facts {
@@ -47,7 +49,8 @@ impl Facts {
             id: CertificateIdentifier::try_from(&block.contents.clone().into())
                 .ok()
                 .map(CertificateIdentifier::into_owned),
-            has_responder: StapleSubject::of_pem(pem).is_some(),
+            obstacle: StapleSubject::of_pem(pem).err(),
+            demands_staple: demands_staple(&block.contents),
         })
     }
 

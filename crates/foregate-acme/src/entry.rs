@@ -1,7 +1,7 @@
 //! The state of one certificate that the keeper obtains and renews.
 
 use foregate_proxy::settings::automatic::{Automatic, IssuedBy};
-use foregate_proxy::tls::CertificateReport;
+use foregate_proxy::tls::{CertificateReport, StapleReport};
 
 use crate::certificate::Facts;
 use crate::internal;
@@ -69,7 +69,7 @@ impl Entry {
 
     /// Returns true if the certificate names an OCSP responder.
     pub(crate) fn has_responder(&self) -> bool {
-        self.facts.as_ref().is_some_and(|facts| facts.has_responder)
+        self.facts.as_ref().is_some_and(|facts| facts.obstacle.is_none())
     }
 
     /// The time of the next look at the OCSP response for the certificate, seconds since 1970. `None` if the
@@ -109,11 +109,19 @@ impl Entry {
         }
     }
 
+    /// The state of the OCSP response, for the status output. `None` if the certificate names no responder.
+    pub(crate) fn staple_report(&self, automatic: &Automatic, now: i64) -> Option<StapleReport> {
+        let facts = self.facts.as_ref().filter(|facts| facts.obstacle.is_none())?;
+        let revocation = revocation(self.replaced_at(automatic), now);
+        Some(self.staple.report(&revocation, facts.demands_staple, now))
+    }
+
     /// The state of the certificate, for the status output.
     pub(crate) fn report(&self, automatic: &Automatic, name: &str, now: i64) -> CertificateReport {
         let state = match &self.facts {
             Some(facts) if facts.is_temporary => "temporary",
             Some(facts) if facts.not_after <= now => "expired",
+            Some(_) if self.staple.is_revoked() => "revoked",
             Some(_) => "valid",
             None => "missing",
         };
@@ -125,11 +133,7 @@ impl Entry {
             next_attempt: self.due(automatic),
             failures: self.record.failures,
             error: self.record.error.clone(),
-            staple: self
-                .facts
-                .as_ref()
-                .filter(|facts| facts.has_responder)
-                .map(|_| self.staple.report(&revocation(self.replaced_at(automatic), now), now)),
+            staple: self.staple_report(automatic, now),
         }
     }
 }
@@ -149,7 +153,8 @@ mod tests {
             not_after: START + 80 * DAY,
             is_temporary: false,
             id: None,
-            has_responder: true,
+            obstacle: None,
+            demands_staple: false,
         };
         let issuer = automatic.authorities[0].directory.clone();
         Entry {
@@ -174,6 +179,7 @@ mod tests {
         };
         assert_eq!(entry.staple_due(START), Some(0));
         assert_eq!(entry.staple.note(StapleOutcome::Revoked, START), StapleConsequence::Order);
+        assert_eq!(entry.report(&automatic, "a.test", START).state, "revoked");
         // As the keeper does.
         entry.record.renew_at = START;
         assert_eq!(entry.replaced_at(&automatic), START);
@@ -191,6 +197,7 @@ mod tests {
             Record { issuer: entry.record.issuer, renew_at: START + 60 * DAY, ..Record::default() };
         entry.staple = entry.staple.renewed();
         let now = START + 120;
+        assert_eq!(entry.report(&automatic, "a.test", now).state, "valid");
         assert_eq!(entry.staple.note(StapleOutcome::Revoked, now), StapleConsequence::Stays);
         assert_eq!(entry.replaced_at(&automatic), START + REVOKED_AGAIN);
         assert!(told(&entry, now).ends_with("ordered in 58 min"), "{}", told(&entry, now));

@@ -23,8 +23,8 @@ use crate::failure::{Failure, FailureKind, pause};
 use crate::internal;
 use crate::order::{IssuedCertificate, order, renewal_window};
 use crate::schedule::{renewal, spread};
-use crate::stapled::{self, StapledFile};
-use crate::staples::{STAPLES, StapleConsequence, StapleOutcome, look, revocation};
+use crate::stapled::{self, StapledFile, log_staple};
+use crate::staples::{STAPLES, StapleConsequence, StapleOutcome, look};
 use crate::storage::{Record, Storage};
 
 /// The most orders at the same time.
@@ -272,10 +272,7 @@ impl KeeperShared {
                 tracing::debug!(name, until = staple.until, "new OCSP response");
                 Some(&self.counts.stapled)
             }
-            StapleOutcome::Failed(error) => {
-                tracing::warn!(name, "{error}");
-                Some(&self.counts.staples_failed)
-            }
+            StapleOutcome::Failed(_) => Some(&self.counts.staples_failed),
             StapleOutcome::Holds { is_new: false, .. } | StapleOutcome::Moot | StapleOutcome::Revoked => None,
         };
         if let Some(count) = count {
@@ -294,8 +291,8 @@ impl KeeperShared {
                 tracing::warn!(name, %error, "the revocation could not be noted in the storage");
             }
         }
-        if entry.staple.is_revoked() {
-            tracing::error!(name, "{}", revocation(entry.replaced_at(automatic), now));
+        if let Some(report) = entry.staple_report(automatic, now) {
+            log_staple(name, &report);
         }
     }
 

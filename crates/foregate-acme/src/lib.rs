@@ -23,6 +23,7 @@ mod keeper;
 mod names;
 mod order;
 mod schedule;
+mod staple_failure;
 mod stapled;
 mod staples;
 pub mod storage;

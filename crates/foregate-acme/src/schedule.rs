@@ -44,7 +44,14 @@ mod tests {
     const DAY: i64 = 86_400;
 
     fn facts(lifetime: i64) -> Facts {
-        Facts { not_before: 0, not_after: lifetime, is_temporary: false, id: None, has_responder: false }
+        Facts {
+            not_before: 0,
+            not_after: lifetime,
+            is_temporary: false,
+            id: None,
+            obstacle: None,
+            demands_staple: false,
+        }
     }
 
     #[test]

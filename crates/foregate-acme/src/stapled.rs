@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::certificate::{self, Facts, now};
 use crate::keeper::{KeeperShared, LOOK};
-use crate::staples::{StapleOutcome, StapleState, look};
+use crate::staples::{StapleOutcome, StapleState, consequence, look};
 use crate::storage::{Storage, read};
 
 /// The message about a revoked certificate that an operator has to replace.
@@ -55,18 +55,35 @@ impl StapledFile {
             .flatten()
     }
 
-    /// The state for the status output. `None` if the certificate names no responder, or its chain has no issuer.
+    /// The state for the status output. `None` if the certificate cannot be read.
     pub(crate) fn report(&self, now: i64) -> Option<StapleReport> {
-        self.has_responder().then(|| self.state.report(REVOKED, now))
+        let facts = self.facts.as_ref()?;
+        let Some(obstacle) = facts.obstacle else {
+            return Some(self.state.report(REVOKED, facts.demands_staple, now));
+        };
+        let fix = obstacle.fix(facts.demands_staple);
+        let mut error = format!("no OCSP response can be fetched: {obstacle}; {fix}");
+        if facts.demands_staple {
+            error.push_str(". ");
+            error.push_str(consequence(false, true));
+        }
+        let standing = self.standing(now)?;
+        Some(StapleReport { standing, until: 0, next_attempt: 0, error: Some(error) })
     }
 
     /// The state in one word. `None` as with [`Self::report`].
     pub(crate) fn standing(&self, now: i64) -> Option<StapleStanding> {
-        self.has_responder().then(|| self.state.standing(now))
+        let facts = self.facts.as_ref()?;
+        Some(match facts.obstacle {
+            None => self.state.standing(now),
+            // Clients refuse such a certificate, so the metrics must show it.
+            Some(_) if facts.demands_staple => StapleStanding::Missing,
+            Some(_) => StapleStanding::Unavailable,
+        })
     }
 
     fn has_responder(&self) -> bool {
-        self.facts.as_ref().is_some_and(|facts| facts.has_responder)
+        self.facts.as_ref().is_some_and(|facts| facts.obstacle.is_none())
     }
 }
 
@@ -98,11 +115,11 @@ impl KeeperShared {
     fn note_stapled(&self, files: &CertificateFiles, outcome: StapleOutcome) {
         let name = files.certificate.display().to_string();
         self.count_staple(&name, &outcome);
-        let mut all = self.stapled.lock();
+        let (mut all, now) = (self.stapled.lock(), now());
         let Some(file) = all.get_mut(&files.certificate) else { return };
-        file.state.note(outcome, now());
-        if file.state.is_revoked() {
-            tracing::error!(name, "{}", REVOKED);
+        file.state.note(outcome, now);
+        if let Some(report) = file.report(now) {
+            log_staple(&name, &report);
         }
     }
 
@@ -119,7 +136,7 @@ impl KeeperShared {
     pub(crate) fn standings(&self) -> (u64, StapleCounts) {
         let (now, mut failing, mut counts) = (now(), 0, StapleCounts::default());
         let mut count = |standing| match standing {
-            StapleStanding::Waiting => {}
+            StapleStanding::Waiting | StapleStanding::Unavailable => {}
             StapleStanding::Current => counts.current += 1,
             StapleStanding::Failing => counts.failing += 1,
             StapleStanding::Missing => counts.missing += 1,
@@ -133,6 +150,15 @@ impl KeeperShared {
         }
         self.stapled.lock().values().filter_map(|file| file.standing(now)).for_each(&mut count);
         (failing, counts)
+    }
+}
+
+/// Logs the failure of a look at an OCSP response.
+pub(crate) fn log_staple(name: &str, report: &StapleReport) {
+    match &report.error {
+        Some(error) if report.standing == StapleStanding::Revoked => tracing::error!(name, "{error}"),
+        Some(error) => tracing::warn!(name, "{error}"),
+        None => {}
     }
 }
 

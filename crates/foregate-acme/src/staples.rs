@@ -9,6 +9,7 @@ use foregate_proxy::tls::{RESPONSE_MOST, Staple, StapleReport, StapleStanding, S
 
 use crate::failure::{FailureKind, pause};
 use crate::http;
+use crate::staple_failure::StapleFailure;
 use crate::storage::{read, replace};
 
 /// The most requests to responders at the same time.
@@ -38,8 +39,8 @@ pub(crate) struct StapleState {
 enum StapleFault {
     /// The authority has revoked the certificate.
     Revoked,
-    /// The request has failed: the reason, and the remedy.
-    Failed(String),
+    /// The request has failed.
+    Failed(StapleFailure),
 }
 
 /// The outcome of a look at the response for a certificate.
@@ -53,7 +54,7 @@ pub(crate) enum StapleOutcome {
     Revoked,
     /// The certificate was replaced meanwhile, or cannot be read.
     Moot,
-    Failed(String),
+    Failed(StapleFailure),
 }
 
 /// The consequence of a look at the response for a certificate.
@@ -87,12 +88,15 @@ impl StapleState {
         }
     }
 
-    /// The state for the status output. `revocation` is the message if the certificate is revoked.
-    pub(crate) fn report(&self, revocation: &str, now: i64) -> StapleReport {
+    /// The state for the status output. `revocation` is the message if the certificate is revoked; `is_demanded` says
+    /// whether the certificate demands a response.
+    pub(crate) fn report(&self, revocation: &str, is_demanded: bool, now: i64) -> StapleReport {
         let until = if self.until > now { self.until } else { 0 };
         let error = self.fault.as_ref().map(|fault| match fault {
             StapleFault::Revoked => revocation.to_owned(),
-            StapleFault::Failed(error) => error.clone(),
+            StapleFault::Failed(failure) => {
+                format!("{failure}. {}", consequence(self.until > now, is_demanded))
+            }
         });
         StapleReport { standing: self.standing(now), until, next_attempt: self.at, error }
     }
@@ -125,6 +129,21 @@ impl StapleState {
     }
 }
 
+/// The consequence of a failed request. `holds` says whether an earlier response still holds, `is_demanded` whether the
+/// certificate demands a response.
+pub(crate) fn consequence(holds: bool, is_demanded: bool) -> &'static str {
+    match (holds, is_demanded) {
+        (true, false) => "Until its end, the earlier response is sent",
+        (true, true) => {
+            "Until its end, the earlier response is sent; after that, clients refuse the certificate, because it demands a response (must-staple)"
+        }
+        (false, false) => "Meanwhile, clients that want a response ask the responder themselves",
+        (false, true) => {
+            "Meanwhile, clients refuse the certificate, because it demands a response (must-staple)"
+        }
+    }
+}
+
 /// The message about a revoked certificate if a new one is ordered at `order_at`.
 pub(crate) fn revocation(order_at: i64, now: i64) -> String {
     let when = match order_at.saturating_sub(now) {
@@ -149,7 +168,7 @@ fn middle(staple: &Staple) -> i64 {
 ///
 /// `clock` tells the time, seconds since 1970, since a responder may take a while to answer.
 pub(crate) async fn look(files: &CertificateFiles, clock: impl Fn() -> i64) -> StapleOutcome {
-    let subject = || read(&files.certificate).ok().and_then(|pem| StapleSubject::of_pem(&pem));
+    let subject = || read(&files.certificate).ok().and_then(|pem| StapleSubject::of_pem(&pem).ok());
     let Some(asked) = subject() else { return StapleOutcome::Moot };
     let file = files.staple_file();
     // Another process with this storage, or an earlier one, may have fetched it.
@@ -162,7 +181,7 @@ pub(crate) async fn look(files: &CertificateFiles, clock: impl Fn() -> i64) -> S
     }
     let response = match fetch(&asked).await {
         Ok(response) => response,
-        Err(error) => return StapleOutcome::Failed(advice(&asked, &error)),
+        Err(failure) => return StapleOutcome::Failed(failure),
     };
     if subject().as_ref() != Some(&asked) {
         return StapleOutcome::Moot;
@@ -175,30 +194,20 @@ pub(crate) async fn look(files: &CertificateFiles, clock: impl Fn() -> i64) -> S
         }
         Ok(staple) => match replace(&file, &response) {
             Ok(()) => StapleOutcome::Holds { staple, is_new: true },
-            Err(error) => StapleOutcome::Failed(format!(
-                "{}: {error}; let the user who runs the proxy write there",
-                file.display()
-            )),
+            Err(error) => StapleOutcome::Failed(StapleFailure::unwritten(&file, &error)),
         },
-        Err(error) => StapleOutcome::Failed(advice(&asked, &error.to_string())),
+        Err(error) => StapleOutcome::Failed(StapleFailure::unusable(&asked, error)),
     }
 }
 
-fn advice(subject: &StapleSubject, error: &str) -> String {
-    format!(
-        "no OCSP response from {}: {error}; see that this machine can reach the address. Meanwhile, clients that want one ask there themselves",
-        subject.responder
-    )
-}
-
-async fn fetch(subject: &StapleSubject) -> Result<Vec<u8>, String> {
+async fn fetch(subject: &StapleSubject) -> Result<Vec<u8>, StapleFailure> {
     let (status, body) = http::post(&subject.responder, "application/ocsp-request", subject.request())
         .await
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| StapleFailure::unreachable(subject, error.as_ref()))?;
     match status {
         200 if body.len() <= RESPONSE_MOST => Ok(body.to_vec()),
-        200 => Err("the answer is too long".to_owned()),
-        status => Err(format!("the status of the answer is {status}")),
+        200 => Err(StapleFailure::too_long(subject)),
+        status => Err(StapleFailure::status(subject, status)),
     }
 }
 
@@ -225,7 +234,7 @@ mod tests {
     }
 
     fn failure() -> StapleOutcome {
-        StapleOutcome::Failed("away".to_owned())
+        StapleOutcome::Failed(StapleFailure::for_test())
     }
 
     #[test]
@@ -234,7 +243,7 @@ mod tests {
         assert_eq!(state.note(response(START - 100, START + 900), START), StapleConsequence::Stays);
         assert!(!state.in_flight);
         assert_eq!(state.at, START + 400);
-        assert_eq!(state.report("", START + 899).until, START + 900);
+        assert_eq!(state.report("", false, START + 899).until, START + 900);
 
         // Each look happens when it is due.
         let mut pauses = Vec::new();
@@ -244,18 +253,23 @@ mod tests {
             pauses.push(state.at - now);
         }
         assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600, 3600]);
-        let told = state.report("", START + 899);
+        let told = state.report("", false, START + 899);
         assert_eq!(
             (told.until, told.error.as_deref()),
-            (START + 900, Some("away")),
+            (START + 900, Some("away; wait. Until its end, the earlier response is sent")),
             "the old one still holds"
         );
         assert_eq!(told.next_attempt, state.at);
-        assert_eq!(state.report("", START + 900).until, 0, "and now it does not");
+        let told = |demanded| state.report("", demanded, START + 900);
+        assert_eq!(told(false).until, 0, "and now it does not");
+        assert!(
+            told(false).error.unwrap().ends_with("clients that want a response ask the responder themselves")
+        );
+        assert!(told(true).error.unwrap().contains("wait. Meanwhile, clients refuse the certificate"));
 
         let now = state.at;
         state.note(response(now, now + 1000), now);
-        let told = state.report("", now);
+        let told = state.report("", false, now);
         assert_eq!((told.until, told.error, told.next_attempt), (now + 1000, None, now + 500));
         // The next failure is a first one again.
         state.note(failure(), now + 500);
@@ -309,6 +323,6 @@ mod tests {
         assert_eq!(state.standing(START + 100), StapleStanding::Missing);
         state.note(StapleOutcome::Revoked, START + 100);
         assert_eq!(state.standing(START + 100), StapleStanding::Revoked);
-        assert_eq!(state.report("replace it", START + 100).error.as_deref(), Some("replace it"));
+        assert_eq!(state.report("replace it", false, START + 100).error.as_deref(), Some("replace it"));
     }
 }

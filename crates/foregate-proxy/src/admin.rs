@@ -2,6 +2,7 @@
 
 mod api;
 mod cache;
+mod certificates;
 mod comparisons;
 mod dashboard;
 mod figures;
@@ -16,7 +17,7 @@ mod verification;
 
 pub use self::dashboard::serve_dashboard;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use self::api::AdminApi;
+use self::certificates::certificates;
 use self::http::{ClientPatience, serve_one};
 use self::status::{certificates_in_short, servers_in_short};
 use crate::counters::metrics::STATUS_CLASSES;
@@ -199,47 +201,6 @@ async fn answer(stream: UnixStream, api: &AdminApi, asked: &ServingFlag) -> io::
         }
     };
     serve_one(stream, asked, answer).await
-}
-
-/// The certificates in use. Those that the proxy obtains itself are listed by their names, others by their
-/// files.
-fn certificates(proxy: &Proxy) -> Value {
-    let config = proxy.config();
-    let reports = config.certificates.keeper().map(|keeper| keeper.reports()).unwrap_or_default();
-    let ocsp = |state: &str, until: i64, next_attempt: i64, error: &Option<String>| json!({ "state": state, "until": until, "next_attempt": next_attempt, "error": error });
-    let obtained = reports.iter().map(|report| {
-        let ocsp = report
-            .staple
-            .as_ref()
-            .map(|one| ocsp(one.standing.word(), one.until, one.next_attempt, &one.error));
-        json!({
-            "name": report.name, "state": report.state, "issuer": report.issuer,
-            "not_after": report.not_after, "next_attempt": report.next_attempt,
-            "failures": report.failures, "error": report.error, "ocsp": ocsp,
-        })
-    });
-    let own: HashSet<_> = match &config.settings.automatic {
-        Some(automatic) => reports
-            .iter()
-            .map(|report| automatic.certificate(&report.name).certificate.display().to_string())
-            .collect(),
-        None => HashSet::new(),
-    };
-    let mut files = config.certificates.expiries();
-    files.retain(|expiry| !own.contains(&expiry.file));
-    let staples = config.certificates.keeper().map(|keeper| keeper.staples()).unwrap_or_default();
-    let staples: HashMap<_, _> = staples
-        .iter()
-        .map(|(file, one)| {
-            let shown = ocsp(one.standing.word(), one.until, one.next_attempt, &one.error);
-            (file.display().to_string(), shown)
-        })
-        .collect();
-    let files = files.iter().map(|expiry| {
-        json!({ "file": expiry.file, "not_after": expiry.not_after, "ocsp": staples.get(&expiry.file) })
-    });
-    let (certificates, files): (Vec<_>, Vec<_>) = (obtained.collect(), files.collect());
-    json!({ "ok": true, "certificates": certificates, "files": files })
 }
 
 /// Serves `/metrics` and `/health` to any client.

@@ -17,7 +17,7 @@ pub(super) fn certificates_in_short(all: &Value) -> Value {
     let wrong: Vec<_> = obtained.iter().filter(is_wrong).chain(unstapled).collect();
     let named = wrong.iter().take(NAMED_MOST).map(|one| {
         let error = if one["error"].is_string() { &one["error"] } else { &one["ocsp"]["error"] };
-        // Certificates in files have no state: their expiry shows whether they are valid.
+        // A certificate in files is named because of its OCSP response.
         let (name, state) = match one["name"].is_string() {
             true => (&one["name"], &one["state"]),
             false => (&one["file"], &one["ocsp"]["state"]),

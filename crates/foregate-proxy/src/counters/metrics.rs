@@ -532,13 +532,17 @@ impl Metrics {
     }
 }
 
-/// When a certificate expires that the process uses.
+/// The validity of a certificate that the process uses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CertificateExpiry {
     /// The file that it was read from.
     pub file: String,
     /// The end of its validity, seconds since 1970.
     pub not_after: i64,
+    /// True if this end has passed.
+    pub is_expired: bool,
+    /// True if the OCSP response in the file next to it says that the authority has revoked it.
+    pub is_revoked: bool,
 }
 
 #[cfg(test)]

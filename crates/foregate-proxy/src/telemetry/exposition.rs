@@ -124,7 +124,8 @@ impl Collector for Exposition {
         requests::gates(&mut encoder, &self.request_gates)?;
         connections(&mut encoder, metrics)?;
         certificates::expiries(&mut encoder, &self.certificates)?;
-        certificates::obtained(&mut encoder, &self.obtained)?;
+        let revoked = self.certificates.iter().filter(|certificate| certificate.is_revoked).count();
+        certificates::obtained(&mut encoder, &self.obtained, revoked as u64)?;
         process(&mut encoder, metrics)?;
         traces::encode(&mut encoder, metrics)?;
         cache::encode(&mut encoder, metrics, &self.cache)?;

@@ -35,7 +35,7 @@ pub trait CertificateKeeper: fmt::Debug + Send + Sync {
 pub struct CertificateReport {
     /// The name on the certificate.
     pub name: String,
-    /// One word: `valid`, `temporary` (self-signed until the first one arrives) or `expired`.
+    /// One word: `valid`, `temporary` (self-signed until the first one arrives), `revoked`, `expired` or `missing`.
     pub state: &'static str,
     /// The issuer: the directory of an authority, or `internal`.
     pub issuer: String,
@@ -78,6 +78,8 @@ pub enum StapleStanding {
     Missing,
     /// The authority has revoked the certificate. Handshakes send no response.
     Revoked,
+    /// No response can be fetched, and the certificate does not demand one.
+    Unavailable,
 }
 
 impl StapleStanding {
@@ -89,6 +91,7 @@ impl StapleStanding {
             Self::Failing => "failing",
             Self::Missing => "missing",
             Self::Revoked => "revoked",
+            Self::Unavailable => "unavailable",
         }
     }
 }

@@ -37,5 +37,8 @@ pub use self::keeper::{
     CertificateKeeper, CertificateReport, KeeperCounts, StapleCounts, StapleReport, StapleStanding,
 };
 pub use self::policy::{PolicyId, check_clients};
-pub use self::staple::{RESPONSE_MOST, Staple, StapleError, StapleSubject, staple_in};
-pub use self::store::{Certificate, CertificateStore, TlsError, check_certificate};
+pub use self::staple::{
+    RESPONSE_MOST, ResponderError, Staple, StapleError, StapleObstacle, StapleSubject, demands_staple,
+    staple_in,
+};
+pub use self::store::{Certificate, CertificateFacts, CertificateStore, TlsError, check_certificate};

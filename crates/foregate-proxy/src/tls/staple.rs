@@ -29,6 +29,11 @@ const BASIC_RESPONSE: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01, 
 /// The access method of a responder's address, 1.3.6.1.5.5.7.48.1.
 const OCSP_ACCESS: &str = "1.3.6.1.5.5.7.48.1";
 
+/// The extension of features that a TLS server must have, RFC 7633.
+const TLS_FEATURE: &str = "1.3.6.1.5.5.7.1.24";
+/// The feature of sending OCSP responses along: the number of the extension `status_request`.
+const STATUS_REQUEST: &[u8] = &[5];
+
 /// A certificate whose issuer runs an OCSP responder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StapleSubject {
@@ -58,6 +63,54 @@ pub struct Staple {
     pub until: i64,
 }
 
+/// The reason why no OCSP response can be fetched for a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StapleObstacle {
+    /// The certificate is malformed, or there is none.
+    #[error("the certificate cannot be read")]
+    Malformed,
+    /// It names no responder, or only one with another scheme.
+    #[error("the certificate names no responder with http://")]
+    NoResponder,
+    /// The chain has no readable certificate of the issuer behind the leaf.
+    #[error("the file lacks the certificate of its issuer")]
+    NoIssuer,
+}
+
+impl StapleObstacle {
+    /// The remedy. `is_demanded` says whether the certificate demands a response.
+    pub fn fix(self, is_demanded: bool) -> &'static str {
+        match self {
+            Self::Malformed => "put a certificate in PEM at the start of the file",
+            Self::NoResponder if is_demanded => {
+                "get a certificate without must-staple, or one that names a responder"
+            }
+            Self::NoResponder => "leave out `ocsp`",
+            Self::NoIssuer => "add the issuer's certificate behind the first one in the file",
+        }
+    }
+}
+
+/// An error status of a responder (RFC 6960, section 4.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ResponderError {
+    /// It does not understand the request.
+    #[error("malformed request")]
+    MalformedRequest,
+    /// It has a fault of its own.
+    #[error("internal error")]
+    InternalError,
+    /// It is overloaded, or not ready.
+    #[error("try later")]
+    TryLater,
+    /// It answers only signed requests.
+    #[error("signature required")]
+    SignatureRequired,
+    /// It does not answer for this certificate.
+    #[error("unauthorized")]
+    Unauthorized,
+}
+
 /// A response that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StapleError {
@@ -66,16 +119,19 @@ pub enum StapleError {
     Malformed,
     /// The responder refuses to answer.
     #[error("the responder refuses to answer: {0}")]
-    Refused(&'static str),
+    Refused(ResponderError),
     /// It is about other certificates.
     #[error("the response is about another certificate")]
     Other,
     /// The responder does not know the certificate.
     #[error("the responder does not know the certificate")]
     Unknown,
-    /// It does not hold at this time.
-    #[error("the response has expired, or is not valid yet")]
+    /// Its end has passed.
+    #[error("the response has expired")]
     Expired,
+    /// It holds later only.
+    #[error("the response is not valid yet")]
+    Early,
     /// It is signed by somebody else.
     #[error("the response is not signed by the issuer of the certificate")]
     Signature,
@@ -94,32 +150,38 @@ pub fn staple_in(folder: &Path, certificate: &Path) -> PathBuf {
 }
 
 impl StapleSubject {
-    /// Reads a chain in PEM, leaf first. `None` if the leaf names no responder, or the chain has no issuer.
-    pub fn of_pem(text: &[u8]) -> Option<Self> {
-        let blocks = pem::blocks(text).ok()?;
+    /// Reads a chain in PEM, leaf first.
+    ///
+    /// # Errors
+    ///
+    /// The leaf names no responder, or the chain has no issuer.
+    pub fn of_pem(text: &[u8]) -> Result<Self, StapleObstacle> {
+        let blocks = pem::blocks(text).map_err(|_| StapleObstacle::Malformed)?;
         let mut certificates = blocks
             .into_iter()
             .filter(|block| block.label.ends_with("CERTIFICATE"))
             .map(|block| block.content);
-        Self::of_pair(&certificates.next()?, &certificates.next()?)
+        let leaf = certificates.next().ok_or(StapleObstacle::Malformed)?;
+        Self::of_pair(&leaf, certificates.next().as_deref())
     }
 
     /// As [`Self::of_pem`], of a chain that has been read.
-    pub(super) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<Self> {
-        let [leaf, issuer, ..] = chain else { return None };
-        Self::of_pair(leaf, issuer)
+    pub(super) fn of_chain(chain: &[CertificateDer<'_>]) -> Result<Self, StapleObstacle> {
+        let leaf = chain.first().ok_or(StapleObstacle::Malformed)?;
+        Self::of_pair(leaf, chain.get(1).map(AsRef::as_ref))
     }
 
-    fn of_pair(leaf: &[u8], issuer: &[u8]) -> Option<Self> {
-        let (_, parsed) = X509Certificate::from_der(leaf).ok()?;
-        let responder = responder(&parsed)?;
-        let (_, authority) = X509Certificate::from_der(issuer).ok()?;
+    fn of_pair(leaf: &[u8], issuer: Option<&[u8]>) -> Result<Self, StapleObstacle> {
+        let (_, parsed) = X509Certificate::from_der(leaf).map_err(|_| StapleObstacle::Malformed)?;
+        let responder = responder(&parsed).ok_or(StapleObstacle::NoResponder)?;
+        let issuer = issuer.ok_or(StapleObstacle::NoIssuer)?;
+        let (_, authority) = X509Certificate::from_der(issuer).map_err(|_| StapleObstacle::NoIssuer)?;
         let id = CertificateId {
             issuer_name: sha1(parsed.issuer().as_raw()),
             issuer_key: sha1(&authority.public_key().subject_public_key.data),
             serial: parsed.raw_serial().to_vec(),
         };
-        Some(Self { responder, id, issuer: issuer.to_vec() })
+        Ok(Self { responder, id, issuer: issuer.to_vec() })
     }
 
     /// The body of the request to the responder. It has no nonce, so that the responder can send a prepared response.
@@ -142,7 +204,10 @@ impl StapleSubject {
         if status == der::context(2) {
             return Err(StapleError::Unknown);
         }
-        if !(staple.from - AHEAD..staple.until).contains(&now) {
+        if now < staple.from - AHEAD {
+            return Err(StapleError::Early);
+        }
+        if now >= staple.until {
             return Err(StapleError::Expired);
         }
         if !self.is_signed(&mut all, now) {
@@ -253,6 +318,18 @@ impl CertificateId {
     }
 }
 
+/// Returns true if clients shall refuse the certificate (DER) in handshakes without an OCSP response: it has the TLS feature
+/// `status_request` (RFC 7633), "must-staple".
+pub fn demands_staple(certificate: &[u8]) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
+    let found = parsed.extensions().iter().find(|extension| extension.oid.to_id_string() == TLS_FEATURE);
+    let Some(features) = found.and_then(|found| DerReader::new(found.value).expect(der::SEQUENCE)) else {
+        return false;
+    };
+    let mut features = DerReader::new(features.content);
+    std::iter::from_fn(|| features.next()).any(|feature| feature.content == STATUS_REQUEST)
+}
+
 /// The address of the responder that a certificate names. Only cleartext HTTP is used, because responses are signed.
 fn responder(certificate: &X509Certificate<'_>) -> Option<String> {
     let descriptions =
@@ -276,11 +353,11 @@ fn basic_response(response: &[u8]) -> Result<&[u8], StapleError> {
     let mut fields = DerReader::new(answer.content);
     match fields.expect(der::ENUMERATED).ok_or(StapleError::Malformed)?.content {
         [0] => basic_content(fields).ok_or(StapleError::Malformed),
-        [1] => Err(StapleError::Refused("malformed request")),
-        [2] => Err(StapleError::Refused("internal error")),
-        [3] => Err(StapleError::Refused("try later")),
-        [5] => Err(StapleError::Refused("signature required")),
-        [6] => Err(StapleError::Refused("unauthorized")),
+        [1] => Err(StapleError::Refused(ResponderError::MalformedRequest)),
+        [2] => Err(StapleError::Refused(ResponderError::InternalError)),
+        [3] => Err(StapleError::Refused(ResponderError::TryLater)),
+        [5] => Err(StapleError::Refused(ResponderError::SignatureRequired)),
+        [6] => Err(StapleError::Refused(ResponderError::Unauthorized)),
         _ => Err(StapleError::Malformed),
     }
 }
@@ -417,7 +494,7 @@ mod tests {
             let staple = subject.judge(&response, NOW).unwrap();
             assert_eq!((staple.is_revoked, staple.until - staple.from), (false, 86_400));
             assert_eq!(subject.judge(&response, staple.until), Err(StapleError::Expired));
-            assert_eq!(subject.judge(&response, staple.from - AHEAD - 1), Err(StapleError::Expired));
+            assert_eq!(subject.judge(&response, staple.from - AHEAD - 1), Err(StapleError::Early));
         }
     }
 
@@ -436,7 +513,7 @@ mod tests {
         let revoked = der::element(der::explicit(1), &der::element(0x18, FROM));
         assert!(judge(&response(&subject.id, &revoked, key, b"")).unwrap().is_revoked);
         let later = der::sequence(&[&der::element(der::ENUMERATED, &[3])]);
-        assert_eq!(judge(&later), Err(StapleError::Refused("try later")));
+        assert_eq!(judge(&later), Err(StapleError::Refused(ResponderError::TryLater)));
     }
 
     #[test]
@@ -456,6 +533,25 @@ mod tests {
         assert_eq!(judged(true, &bed.issuer), Ok(()));
         assert_eq!(judged(false, &bed.issuer), Err(StapleError::Signature));
         assert_eq!(judged(true, &Bed::new(&[1]).issuer), Err(StapleError::Signature));
+    }
+
+    #[test]
+    fn a_certificate_may_demand_responses() {
+        let key = KeyPair::generate().unwrap();
+        let demands = |features: Option<&[u8]>| {
+            let mut parameters = CertificateParams::new(Vec::<String>::new()).unwrap();
+            let of = |features: &[u8]| {
+                CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], features.to_vec())
+            };
+            parameters.custom_extensions = features.map(of).into_iter().collect();
+            demands_staple(parameters.self_signed(&key).unwrap().der())
+        };
+        assert!(demands(Some(&[0x30, 3, 2, 1, 5])));
+        assert!(demands(Some(&[0x30, 6, 2, 1, 17, 2, 1, 5])));
+        // `status_request_v2`, none at all, and a malformed list.
+        assert!(!demands(Some(&[0x30, 3, 2, 1, 17])));
+        assert!(!demands(None));
+        assert!(!demands(Some(&[0x30, 9, 2])));
     }
 
     #[test]
@@ -481,8 +577,9 @@ mod tests {
             changed[length] ^= 1;
             let _ = subject.judge(&changed, NOW);
         }
-        assert_eq!(StapleSubject::of_pem(bed.leaf_pem.as_bytes()), None, "without its issuer");
-        let issuer_twice = format!("{0}{0}", bed.issuer_pem);
-        assert_eq!(StapleSubject::of_pem(issuer_twice.as_bytes()), None, "without a responder");
+        let obstacle = |pem: &str| StapleSubject::of_pem(pem.as_bytes()).unwrap_err();
+        assert_eq!(obstacle(&bed.leaf_pem), StapleObstacle::NoIssuer);
+        assert_eq!(obstacle(&format!("{0}{0}", bed.issuer_pem)), StapleObstacle::NoResponder);
+        assert_eq!(obstacle(""), StapleObstacle::Malformed);
     }
 }

@@ -18,7 +18,7 @@ use super::keeper::CertificateKeeper;
 use super::names::CertificateNames;
 use super::pem::{self, PemBlock};
 use super::sni::CertificateTable;
-use super::staple::StapleSubject;
+use super::staple::{StapleObstacle, StapleSubject, demands_staple};
 use super::tickets::TicketStore;
 use crate::counters::metrics::CertificateExpiry;
 use crate::files;
@@ -64,8 +64,14 @@ pub struct CertificateFacts {
     pub names: Vec<String>,
     /// True if the certificate has expired.
     pub expired: bool,
-    /// True if responses can be fetched for it: it names an OCSP responder, and the chain has its issuer.
-    pub has_responder: bool,
+    /// The reason why no OCSP response can be fetched for it. `None` if one can be.
+    pub obstacle: Option<StapleObstacle>,
+    /// True if clients refuse it without an OCSP response.
+    pub demands_staple: bool,
+    /// True if there is a response that handshakes send.
+    pub is_stapled: bool,
+    /// True if the response in the file next to it says that the authority has revoked it.
+    pub is_revoked: bool,
 }
 
 /// Checks that a certificate and its key can be used together, without keeping them.
@@ -75,9 +81,15 @@ pub struct CertificateFacts {
 /// The file that cannot be used.
 pub fn check_certificate(files: &CertificateFiles) -> Result<CertificateFacts, TlsError> {
     let clock = Clock::default();
-    let LoadedPair { key, names, .. } = LoadedPair::read(files, clock)?;
-    let has_responder = StapleSubject::of_chain(&key.cert).is_some();
-    Ok(CertificateFacts { names: names.shown(), expired: names.expired(clock), has_responder })
+    let LoadedPair { key, names, stapled, is_revoked } = LoadedPair::read(files, clock)?;
+    Ok(CertificateFacts {
+        names: names.shown(),
+        expired: names.expired(clock),
+        obstacle: StapleSubject::of_chain(&key.cert).err(),
+        demands_staple: key.cert.first().is_some_and(|leaf| demands_staple(leaf)),
+        is_stapled: stapled.is_some(),
+        is_revoked,
+    })
 }
 
 /// The certificates of the process. Each is read once, no matter how many listeners and sites use it. A
@@ -190,9 +202,14 @@ impl CertificateStore {
     /// The expiry of each certificate in use, the earliest first.
     pub fn expiries(&self) -> Vec<CertificateExpiry> {
         let live: Vec<_> = self.shared.certificates.lock().values().filter_map(Weak::upgrade).collect();
-        let expiry = |certificate: &Arc<Certificate>| CertificateExpiry {
-            file: certificate.files.certificate.display().to_string(),
-            not_after: certificate.current().names.not_after(),
+        let expiry = |certificate: &Arc<Certificate>| {
+            let current = certificate.current();
+            CertificateExpiry {
+                file: certificate.files.certificate.display().to_string(),
+                not_after: current.names.not_after(),
+                is_expired: current.names.expired(self.shared.clock),
+                is_revoked: current.is_revoked,
+            }
         };
         let mut expiries: Vec<_> = live.iter().map(expiry).collect();
         expiries.sort_unstable_by(|a, b| (a.not_after, &a.file).cmp(&(b.not_after, &b.file)));
@@ -269,6 +286,8 @@ pub(super) struct LoadedPair {
     pub(super) key: Arc<CertifiedKey>,
     pub(super) names: Arc<CertificateNames>,
     stapled: Option<StapledKey>,
+    /// True if the OCSP response next to the certificate says so.
+    is_revoked: bool,
 }
 
 /// A key whose handshakes send an OCSP response along.
@@ -333,8 +352,12 @@ impl LoadedPair {
         let names = key.cert.first().and_then(CertificateNames::read).map(Arc::new).ok_or_else(|| {
             TlsError::new(&files.certificate, "the first certificate is malformed", CHAIN_FIX)
         })?;
-        let stapled = read_stapled(files, &key, clock);
-        Ok(Self { key: Arc::new(key), names, stapled })
+        let (stapled, is_revoked) = match read_staple(files, &key, clock) {
+            ReadStaple::Holds(stapled) => (Some(stapled), false),
+            ReadStaple::Revoked => (None, true),
+            ReadStaple::Unusable => (None, false),
+        };
+        Ok(Self { key: Arc::new(key), names, stapled, is_revoked })
     }
 }
 
@@ -368,32 +391,42 @@ fn has_key(certificate: &CertificateDer<'_>, public: &SubjectPublicKeyInfoDer<'_
         .is_ok_and(|(_, certificate)| certificate.tbs_certificate.subject_pki.raw == public.as_ref())
 }
 
-/// The key with the OCSP response next to its certificate. `None` if there is none that holds: then handshakes have
-/// none, and clients that want one ask the responder.
-fn read_stapled(files: &CertificateFiles, key: &CertifiedKey, clock: Clock) -> Option<StapledKey> {
+/// The OCSP response next to a certificate.
+enum ReadStaple {
+    /// It holds: the key sends it.
+    Holds(StapledKey),
+    /// The authority has revoked the certificate.
+    Revoked,
+    /// There is none that holds: then handshakes have none, and clients that want one ask the responder.
+    Unusable,
+}
+
+fn read_staple(files: &CertificateFiles, key: &CertifiedKey, clock: Clock) -> ReadStaple {
     let file = files.staple_file();
-    let response = fs::metadata(&file).ok().and_then(|_| read_file(&file).ok())?;
+    let Some(response) = fs::metadata(&file).ok().and_then(|_| read_file(&file).ok()) else {
+        return ReadStaple::Unusable;
+    };
     let judged = match StapleSubject::of_chain(&key.cert) {
-        Some(subject) => subject.judge(&response, seconds(clock)).map_err(|error| error.to_string()),
-        None => Err("the certificate names no responder, or its chain has no issuer".to_owned()),
+        Ok(subject) => subject.judge(&response, seconds(clock)).map_err(|error| error.to_string()),
+        Err(obstacle) => Err(obstacle.to_string()),
     };
     match judged {
         Ok(staple) if !staple.is_revoked => {
             let key = CertifiedKey { ocsp: Some(response), ..key.clone() };
-            Some(StapledKey { key: Arc::new(key), until: staple.until })
+            ReadStaple::Holds(StapledKey { key: Arc::new(key), until: staple.until })
         }
         Ok(_) => {
             tracing::warn!(file = %file.display(), "not sent to clients: the certificate is revoked");
-            None
+            ReadStaple::Revoked
         }
         // A fetched one is replaced as soon as its certificate is, and failures of that are reported.
         Err(error) if files.staple.is_some() => {
             tracing::debug!(file = %file.display(), "not sent to clients: {error}");
-            None
+            ReadStaple::Unusable
         }
         Err(error) => {
             tracing::warn!(file = %file.display(), "not sent to clients: {error}");
-            None
+            ReadStaple::Unusable
         }
     }
 }

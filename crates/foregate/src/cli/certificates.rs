@@ -96,7 +96,9 @@ fn table(answer: &Value, now: i64) -> String {
     }
     for one in &files {
         let seconds = number(one, "not_after") - now;
-        let state = if seconds > 0 { "valid" } else { "expired" };
+        // An older process reports no state of files.
+        let by_time = if seconds > 0 { "valid" } else { "expired" };
+        let state = one.get("state").and_then(Value::as_str).unwrap_or(by_time);
         rows.push((
             text(one, "file"),
             state.to_owned(),
@@ -225,8 +227,8 @@ mod tests {
                 { "name": "b.example", "state": "temporary", "issuer": "", "not_after": 90, "error": "no route; wait" },
             ],
             "files": [
-                { "file": "site.pem", "not_after": -5, "ocsp": null },
-                { "file": "other.pem", "not_after": 90, "ocsp": { "until": 0, "error": "no answer; wait" } },
+                { "file": "site.pem", "state": "expired", "not_after": -5, "ocsp": null },
+                { "file": "other.pem", "state": "revoked", "not_after": 90, "ocsp": { "until": 0, "error": "no answer; wait" } },
             ],
         });
         let table = table(&answer, 0);
@@ -238,7 +240,7 @@ mod tests {
         );
         assert!(table.contains("b.example  temporary       90 s\n    no route; wait\n"), "{table}");
         assert!(table.contains("site.pem   expired            -  file\n"), "{table}");
-        assert!(table.contains("other.pem  valid           90 s  file\n    no answer; wait\n"), "{table}");
+        assert!(table.contains("other.pem  revoked         90 s  file\n    no answer; wait\n"), "{table}");
         assert_eq!(super::table(&serde_json::json!({}), 0), "no certificates are in use\n");
     }
 }

@@ -435,12 +435,13 @@ function showCertificates({ certificates, files }) {
   const now = Date.now() / 1000;
   const item = (name, end, state, note, title) => {
     const left = end - now;
-    const kind = left < 3 * 86400 ? "bad" : left < 14 * 86400 || state === "temporary" ? "warn" : "good";
-    return { name, value: left > 0 ? span(left) + " left" : "expired", share: left / (90 * 86400), kind, note, key: title || name, title };
+    const revoked = state === "revoked";
+    const kind = revoked || left < 3 * 86400 ? "bad" : left < 14 * 86400 || state === "temporary" ? "warn" : "good";
+    return { name, value: revoked ? "revoked" : left > 0 ? span(left) + " left" : "expired", share: left / (90 * 86400), kind, note, key: title || name, title };
   };
   const stapling = one => (one.ocsp && one.ocsp.error) || "";
-  const items = certificates.map(one => item(one.name, one.not_after, one.state, one.error || (one.state === "valid" ? stapling(one) : one.state)))
-    .concat(files.map(one => item(one.file.slice(one.file.lastIndexOf("/") + 1), one.not_after, "", stapling(one), one.file)));
+  const items = certificates.map(one => item(one.name, one.not_after, one.state, one.error || stapling(one) || (one.state === "valid" ? "" : one.state)))
+    .concat(files.map(one => item(one.file.slice(one.file.lastIndexOf("/") + 1), one.not_after, one.state, stapling(one), one.file)));
   items.sort((a, b) => a.share - b.share);
   bars("certificates", items);
 }

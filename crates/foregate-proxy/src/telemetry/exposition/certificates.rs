@@ -25,7 +25,12 @@ pub(super) fn expiries(
     Ok(())
 }
 
-pub(super) fn obtained(encoder: &mut DescriptorEncoder<'_>, counts: &KeeperCounts) -> fmt::Result {
+/// `revoked` is the number of certificates that are revoked by the OCSP response in the file next to them.
+pub(super) fn obtained(
+    encoder: &mut DescriptorEncoder<'_>,
+    counts: &KeeperCounts,
+    revoked: u64,
+) -> fmt::Result {
     let help = "Certificates obtained from authorities";
     counter(encoder, "acme_certificates_obtained", help, counts.obtained)?;
     let help = "Failed attempts to obtain a certificate";
@@ -38,11 +43,12 @@ pub(super) fn obtained(encoder: &mut DescriptorEncoder<'_>, counts: &KeeperCount
     let mut staples = counters(encoder, "ocsp_requests", help)?;
     labelled(&mut staples, &[("result", "ok")], counts.stapled)?;
     labelled(&mut staples, &[("result", "failed")], counts.staples_failed)?;
-    let help = "Certificates for which OCSP responses are fetched, by the state of the response";
+    let help = "Certificates with OCSP responses, by the state of the response";
     let mut states = encoder.encode_descriptor("ocsp_responses", help, None, MetricType::Gauge)?;
     let of = &counts.staples;
+    let revoked = of.revoked + revoked;
     let each =
-        [("current", of.current), ("failing", of.failing), ("missing", of.missing), ("revoked", of.revoked)];
+        [("current", of.current), ("failing", of.failing), ("missing", of.missing), ("revoked", revoked)];
     for (state, count) in each {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         states.encode_family(&[("state", state)])?.encode_gauge(&count)?;

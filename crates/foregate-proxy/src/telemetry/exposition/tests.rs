@@ -138,13 +138,19 @@ fn the_format_of_prometheus_is_kept_to_the_letter() {
     let _server = metrics.server("app", "[::1]:80");
     metrics.blocked(Duration::from_micros(50));
     metrics.steps(["rules"].into_iter()).ran(0);
-    let certificates = vec![CertificateExpiry { file: "site.pem".to_owned(), not_after: 4_102_444_800 }];
+    let certificates = vec![CertificateExpiry {
+        file: "site.pem".to_owned(),
+        not_after: 4_102_444_800,
+        is_expired: false,
+        is_revoked: true,
+    }];
     let text = Exposition::new(Arc::clone(&metrics))
         .with_certificates(certificates)
         .render(ExpositionFormat::Prometheus);
     check_prometheus(&text);
     for line in [
         "foregate_tls_certificate_expiry_timestamp_seconds{certificate=\"site.pem\"} 4102444800",
+        "foregate_ocsp_responses{state=\"revoked\"} 1",
         concat!("foregate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");

@@ -7,7 +7,9 @@ use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::automatic::IssuedBy;
 use foregate_proxy::settings::{CertificateFiles, ClientCertificates, SiteTls, TlsVersion, UpstreamTls};
-use foregate_proxy::tls::{Connector, TlsError, check_certificate, check_clients, staple_in};
+use foregate_proxy::tls::{
+    CertificateFacts, Connector, TlsError, check_certificate, check_clients, staple_in,
+};
 
 use super::acme::issuer;
 use crate::config::schema::{Block, SITE_TLS};
@@ -62,15 +64,11 @@ impl Inspection {
         if self.seen.as_mut().is_some_and(|seen| seen.insert(files.clone())) {
             match check_certificate(files) {
                 Ok(certificate) => {
+                    for (message, help) in warnings(&certificate, files) {
+                        let message = format!("{}: {message}", files.certificate.display());
+                        decoder.warn(Problem::new(Some(item.place()), message).help(help));
+                    }
                     self.names.get_or_insert_default().extend(certificate.names);
-                    if files.staple.is_some() && !certificate.has_responder {
-                        warn_without_responder(decoder, item, files);
-                    }
-                    if certificate.expired {
-                        let message = format!("{}: the certificate has expired", files.certificate.display());
-                        let problem = Problem::new(Some(item.place()), message);
-                        decoder.warn(problem.help("put a new one in its place, which is read at once"));
-                    }
                 }
                 Err(error) => decoder.push(problem(item.place(), error)),
             }
@@ -173,13 +171,40 @@ pub(super) fn decode(
     tls
 }
 
-fn warn_without_responder(decoder: &mut Decoder<'_>, item: Item<'_>, files: &CertificateFiles) {
-    let message = format!(
-        "{}: no OCSP response can be fetched, as the certificate names no responder, or the file lacks the certificate of its issuer",
-        files.certificate.display()
-    );
-    let problem = Problem::new(Some(item.place()), message);
-    decoder.warn(problem.help("leave out `ocsp`, or add the issuer's certificate to the end of the file"));
+/// The warnings about a certificate that can be used, with the remedy for each.
+fn warnings(certificate: &CertificateFacts, files: &CertificateFiles) -> Vec<(String, String)> {
+    const REPLACE: &str = "put a new one in its place, which is read at once";
+    let demanded = certificate.demands_staple;
+    let mut warnings = Vec::new();
+    match (certificate.obstacle, &files.staple) {
+        (Some(obstacle), Some(_)) => {
+            let refused = if demanded { ", and clients refuse it without one (must-staple)" } else { "" };
+            let message = format!("no OCSP response can be fetched: {obstacle}{refused}");
+            warnings.push((message, obstacle.fix(demanded).to_owned()));
+        }
+        (obstacle, None) if demanded && !certificate.is_stapled => {
+            let message =
+                "clients refuse the certificate without an OCSP response (must-staple), and there is none";
+            let help = match obstacle {
+                Some(obstacle) => obstacle.fix(true).to_owned(),
+                None => format!(
+                    "write `ocsp` into this block, or put a response into {}",
+                    files.staple_file().display()
+                ),
+            };
+            warnings.push((message.to_owned(), help));
+        }
+        _ => {}
+    }
+    if certificate.is_revoked {
+        let file = files.staple_file();
+        let message = format!("the authority has revoked the certificate, as {} says", file.display());
+        warnings.push((message, REPLACE.to_owned()));
+    }
+    if certificate.expired {
+        warnings.push(("the certificate has expired".to_owned(), REPLACE.to_owned()));
+    }
+    warnings
 }
 
 fn warn_without_certificate(decoder: &mut Decoder<'_>, place: Place, automatic: Option<IssuedBy>) {
