@@ -15,6 +15,9 @@ const UNPROCESSED_MOST: u8 = 3;
 /// The most attempts at other servers, in addition to `retries`, after servers that accepted no connection. Several servers
 /// may die at the same time, and an attempt that fails at once costs little. The budget applies to them.
 const REFUSED_MOST: u8 = 2;
+/// The most attempts at other servers, in addition to `retries`, after servers that hang. Several servers may hang at the same
+/// time. There is only one such attempt, because the request itself may be the reason why they hang. The budget applies to it.
+const HUNG_MOST: u8 = 1;
 
 /// The attempts at a request so far.
 #[derive(Debug, Default)]
@@ -50,6 +53,8 @@ struct Races {
     unprocessed: u8,
     /// How often a server accepted no connection, and another one was tried in addition to `retries`.
     refused: u8,
+    /// How often a server hung, and another one was tried in addition to `retries`.
+    hung: u8,
     /// True if a kept connection has ended without a response.
     lost: bool,
 }
@@ -166,16 +171,30 @@ impl Attempts {
         self.tried.push_beside(server);
     }
 
+    /// Returns true if the second attempt may be replaced by an attempt at yet another server, in addition to `retries`.
+    pub fn may_replace_second(&self, upstream: &Upstream, now: Instant) -> bool {
+        self.races.hung < HUNG_MOST && upstream.picker.has_other(&self.tried, now)
+    }
+
+    /// Counts the replacement of the second attempt by one at `server`.
+    pub fn replace_second(&mut self, server: usize) {
+        self.races.hung += 1;
+        self.begin_second(server);
+    }
+
     /// Makes the second attempt, at `server`, the one that counts.
     pub fn second_has_won(&mut self, server: usize) {
         self.tried.push(server);
     }
 
+    /// The number of attempts that do not count against `retries`.
+    fn free(&self) -> u32 {
+        u32::from(self.races.unprocessed + self.races.refused + self.races.hung) + self.answered
+    }
+
     /// Returns true if the upstream's settings allow an attempt at another server, while nothing was sent.
     pub fn has_another(&self, upstream: &Upstream, now: Instant) -> bool {
-        let free = u32::from(self.races.unprocessed + self.races.refused)
-            + self.answered
-            + u32::from(self.races.lost);
+        let free = self.free() + u32::from(self.races.lost);
         self.made.saturating_sub(free) <= upstream.settings.retries
             && upstream.picker.has_other(&self.tried, now)
     }
@@ -218,13 +237,17 @@ impl Attempts {
         // failure is free, too, because none of the request was sent.
         let has_other = upstream.picker.has_other(&self.tried, now);
         let dead = self.races.lost && (error.is_about_connecting() || has_other);
-        let free = u32::from(self.races.unprocessed + self.races.refused) + self.answered + u32::from(dead);
+        let free = self.free() + u32::from(dead);
         let safe = error.is_before_sending() || error.is_before_response() && repeatable;
         let refused = matches!(error, Error::Connect(_))
             && has_other
             && upstream.settings.retries > 0
             && self.races.refused < REFUSED_MOST;
-        if !safe || !refused && self.made.saturating_sub(free) > upstream.settings.retries {
+        let hung = *error == Error::OriginHangs
+            && has_other
+            && upstream.settings.retries > 0
+            && self.races.hung < HUNG_MOST;
+        if !safe || !(refused || hung) && self.made.saturating_sub(free) > upstream.settings.retries {
             return false;
         }
         // The last server is asked again only if the failure was not its own and it is up.
@@ -244,6 +267,7 @@ impl Attempts {
         }
         self.races.lost |= raced;
         self.races.refused += u8::from(refused);
+        self.races.hung += u8::from(hung);
         if !self.next.fresh {
             self.next.server = upstream.picker.other(self.key, &self.tried, now).map(ServerNumber::new);
         }

@@ -26,7 +26,9 @@ pub(super) enum Hedged {
     /// The second attempt has a response.
     Second(Box<Origin>, Box<ResponseHead>),
     /// The second attempt has failed, and the first one continues.
-    SecondFailed,
+    SecondFailed(Error),
+    /// The server of the second attempt hangs as well, and another server may be tried in its place.
+    SecondHangs,
 }
 
 /// A second attempt. Dropping it cancels the attempt.
@@ -94,6 +96,11 @@ impl<'a> HedgedAttempt<'a> {
             self.is_open = false;
         }
         polled
+    }
+
+    /// The server of the attempt, and the start of the attempt.
+    pub(super) fn place(&self) -> (usize, Instant) {
+        (self.server, self.began)
     }
 
     /// Marks the attempt as the one with the response that counts. Returns its server, its start time and its record.

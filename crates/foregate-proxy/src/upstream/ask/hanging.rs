@@ -42,8 +42,7 @@ impl Ask<'_> {
             };
             ready!(asker.poll_until(cx, look_at));
             let now = self.upstream.clock.now();
-            let waited = now.saturating_duration_since(self.began);
-            self.look_at = u32::try_from((waited + look_again(waited)).as_millis()).unwrap_or(u32::MAX);
+            self.look_at_after(now, look_again(now.saturating_duration_since(self.began)));
             let Some(server) = self.attempts.last() else { continue };
             let hangs = self.upstream.judge.hangs(server, now);
             if self.origin.as_ref().is_none_or(Origin::has_begun) {
@@ -56,6 +55,55 @@ impl Ask<'_> {
                 return Poll::Ready(Ok(HeadWait::InDoubt));
             }
         }
+    }
+
+    /// Ready when the server of the second attempt may hang as well, and the attempt may be replaced by one at another
+    /// server.
+    pub(super) fn poll_second_hanging<A: Asker>(
+        &mut self,
+        cx: &mut Context<'_>,
+        asker: &mut A,
+        (server, began): (usize, Instant),
+    ) -> Poll<()> {
+        if self.upstream.judge.first_look().is_none() {
+            return Poll::Pending;
+        }
+        loop {
+            ready!(asker.poll_until(cx, self.began + Duration::from_millis(self.look_at.into())));
+            let (now, judge) = (self.upstream.clock.now(), &self.upstream.judge);
+            let hangs = judge.hangs(server, now) || judge.may_hang(server, now);
+            self.look_at_after(now, look_again(now.saturating_duration_since(began)));
+            if hangs && self.may_replace_second(now) {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// Returns true if an attempt at another server may replace the second attempt, so that there are never more than two at
+    /// the same time.
+    pub(super) fn may_replace_second(&self, now: Instant) -> bool {
+        let is_allowed = match self.rules.as_deref() {
+            None => self.upstream.settings.retries > 0,
+            Some(_) => has_another_attempt(
+                (&self.attempts, self.rules.as_deref()),
+                Error::OriginHangs,
+                self.upstream,
+                now,
+            ),
+        };
+        is_allowed && self.attempts.may_replace_second(self.upstream, now) && self.active.has_budget(now)
+    }
+
+    /// Sets the time of the first check of a second attempt, which begins now.
+    pub(super) fn look_at_second(&mut self, now: Instant) {
+        self.look_at_after(now, self.upstream.judge.first_look().unwrap_or_default());
+    }
+
+    /// Sets the time of the next check, `pause` after `now`.
+    fn look_at_after(&mut self, now: Instant, pause: Duration) {
+        let after = now.saturating_duration_since(self.began) + pause;
+        // Rounded up, so that a server that is silent since then has been so for all of `pause`.
+        self.look_at = u32::try_from(after.as_millis() + 1).unwrap_or(u32::MAX);
     }
 
     /// Returns true if the request may be sent to a second server because the first one may hang. The conditions for a

@@ -61,29 +61,39 @@ impl<'a> Ask<'a> {
             return result.map(|_| ());
         }
         self.is_doubled = true;
-        if let Some(mut second) = self.begin_second(asker) {
-            match poll_fn(|cx| self.poll_both(cx, asker, &mut second)).await {
+        let mut next = self.begin_second(asker, false);
+        while let Some(second) = &mut next {
+            match poll_fn(|cx| self.poll_both(cx, asker, second)).await {
                 Hedged::First(result) => return result,
                 Hedged::Second(origin, head) => {
-                    self.second_has_won(&mut second, *origin, head.status);
+                    self.second_has_won(second, *origin, head.status);
                     *asker.heads().1 = *head;
                     return Ok(());
                 }
-                Hedged::SecondFailed => {}
+                Hedged::SecondFailed(error) => {
+                    let may_replace = error != Error::Unwanted && self.may_replace_second(clock::now());
+                    next = if may_replace { self.begin_second(asker, true) } else { None };
+                }
+                // Without a third attempt, the second one goes on.
+                Hedged::SecondHangs => next = self.begin_second(asker, true).or(next),
             }
         }
         poll_fn(|cx| self.poll_head(cx, asker)).await.map(|_| ())
     }
 
     /// Begins an attempt at another server in parallel to the present one, if there is another server and the budget
-    /// allows it.
-    fn begin_second<A: Asker>(&mut self, asker: &mut A) -> Option<HedgedAttempt<'a>> {
+    /// allows it. If `replaces` is true, it is in place of the second attempt so far.
+    fn begin_second<A: Asker>(&mut self, asker: &mut A, replaces: bool) -> Option<HedgedAttempt<'a>> {
         let now = clock::now();
         let server = self.attempts.second(self.upstream, now)?;
         if !self.active.may_retry(now) {
             return None;
         }
-        self.attempts.begin_second(server);
+        match replaces {
+            true => self.attempts.replace_second(server),
+            false => self.attempts.begin_second(server),
+        }
+        self.look_at_second(now);
         self.upstream.metrics.hedges.inc();
         let mut request = asker.heads().0.as_sent(BodyLength::Empty);
         let spans = self.spans.as_ref().zip(self.upstream.servers.get(server)).map(|(spans, server)| {
@@ -113,8 +123,8 @@ impl<'a> Ask<'a> {
             Poll::Pending => None,
         };
         if let Some(origin) = &mut self.origin {
-            if failed.is_some() {
-                return Poll::Ready(Hedged::SecondFailed);
+            if let Some(error) = failed {
+                return Poll::Ready(Hedged::SecondFailed(error));
             }
             let polled = match asker.poll_body(cx, &mut origin.link) {
                 Ok(true) => origin.poll_head(cx, &self.upstream.connections, asker.heads().1),
@@ -137,6 +147,9 @@ impl<'a> Ask<'a> {
             && asker.poll_until(cx, until).is_ready()
         {
             return Poll::Ready(Hedged::First(Err(Error::TryTimeout)));
+        }
+        if self.poll_second_hanging(cx, asker, second.place()).is_ready() {
+            return Poll::Ready(Hedged::SecondHangs);
         }
         asker.poll_deadline(cx, &self.upstream.settings).map(Hedged::First)
     }
