@@ -57,7 +57,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
 	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases \
-		check-install --two nginx upgrades test-acme test-browser test-shield test-admin test-reserve test-traces test-fallback \
+		check-install --lanes 3 nginx upgrades test-acme test-browser test-shield test-admin test-reserve test-traces test-fallback \
 		test-editors test-waf test-systemd test-alerts
 
 .PHONY: check-deb

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use foregate_cases::case::Case;
-use foregate_cases::run::{Options, Verdict, default_binary, load, run_all};
+use foregate_cases::run::{JOBS, Options, Verdict, default_binary, load, run_all};
 
 /// Runs the text cases against the proxy.
 #[derive(Parser)]
@@ -26,7 +26,7 @@ struct Arguments {
     #[arg(long)]
     list: bool,
     /// How many run at a time.
-    #[arg(long, short, default_value_t = 4)]
+    #[arg(long, short, default_value_t = JOBS)]
     jobs: usize,
     /// Run each case so many times, to find those that pass only mostly.
     #[arg(long, default_value_t = 1, value_name = "N")]

@@ -35,6 +35,9 @@ const ACCEPT_POLL: Duration = Duration::from_millis(2);
 /// A connection that takes so long meets a full queue.
 const FULL_AFTER: Duration = Duration::from_millis(200);
 
+/// How many cases run at a time unless told otherwise: they wait most of the time.
+pub const JOBS: usize = 8;
+
 /// How cases are run.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -431,7 +434,7 @@ fn report(case: &Case, shared: &Shared, failure: &Failure, config: &str) -> Stri
 /// The options when nothing is said.
 impl Default for Options {
     fn default() -> Self {
-        Self { binary: default_binary(), jobs: 4, keep: false }
+        Self { binary: default_binary(), jobs: JOBS, keep: false }
     }
 }
 
