@@ -158,6 +158,8 @@ impl ServerJudge {
         }
     }
 
+    /// Records a failure. If the server has answered nobody for all of the time limit of a request, while other servers are
+    /// well, one such failure is enough.
     pub(super) fn note_failure(&self, server: &Server, now: Instant, reason: &Error) {
         server.counters.failures.inc();
         server.record.failures.count(reason.kind());
@@ -165,6 +167,11 @@ impl ServerJudge {
             self.note_share(server, true, now);
         }
         self.note_failed(server, now, &reason.to_string());
+        // Without this, a client alone with requests that only their own server may get would wait three times.
+        if *reason == Error::FirstByteTimeout && self.settings.eject.hung && self.may_hang(server.number, now)
+        {
+            self.eject_silent(server, now);
+        }
     }
 
     fn note_failed(&self, server: &Server, now: Instant, reason: &str) {
@@ -414,13 +421,14 @@ impl ServerJudge {
         };
         let others = self.servers.iter().any(|other| answers(&other.record));
         if others && !is_known {
-            self.eject(
-                server,
-                now,
-                &format!("it has answered nobody for {} ms", record.silence(now).as_millis()),
-            );
+            self.eject_silent(server, now);
         }
         others
+    }
+
+    fn eject_silent(&self, server: &Server, now: Instant) {
+        let silence = server.record.silence(now).as_millis();
+        self.eject(server, now, &format!("it has answered nobody for {silence} ms"));
     }
 }
 
