@@ -12,6 +12,7 @@ use foregate_cache::{CacheTime, Floors, Purge, Secret, Strength};
 use foregate_io::{BlockingDirectory, Directory, EngineChoice, Faults, Limits, RawFile};
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::ending::{RunningWriter, WriterEnd};
 use crate::health::Health;
 use crate::index::Index;
 use crate::inner::Inner;
@@ -241,12 +242,15 @@ impl LockedDirectory {
         };
         let writing = Arc::clone(&inner);
         let writer = thread::Builder::new().name("foregate-disk".to_owned());
+        let end = Arc::<WriterEnd>::default();
+        let running = RunningWriter(Arc::clone(&end));
         writer.spawn(move || {
+            let _running = running;
             if waiting.is_none_or(|start| start.wait(&writing)) {
                 run(&writing);
             }
         })?;
-        Ok(OpenDirectory { inner })
+        Ok(OpenDirectory { inner, end })
     }
 }
 
@@ -274,6 +278,7 @@ fn new_epoch(directory: &BlockingDirectory) -> u32 {
 /// A directory that is in use. When it is dropped, its thread writes the remaining objects and ends.
 pub(crate) struct OpenDirectory {
     pub(crate) inner: Arc<Inner>,
+    pub(crate) end: Arc<WriterEnd>,
 }
 
 impl Drop for OpenDirectory {

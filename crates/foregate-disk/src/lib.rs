@@ -20,6 +20,7 @@
 mod big;
 mod bytes;
 mod directory;
+mod ending;
 mod fill;
 mod health;
 mod inbox;
@@ -44,6 +45,7 @@ mod writer;
 
 pub use big::{Damage, FileBody};
 pub use directory::{DirectorySettings, LEAST, OpenError, Reason};
+pub use ending::Ending;
 pub use fill::{Fill, StoreRefusal};
 pub use outside::{OutsideDirectory, StoreIdentity};
 pub use stat::Stat;

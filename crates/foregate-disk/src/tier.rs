@@ -10,6 +10,7 @@ use foregate_wire::HeaderList;
 
 use crate::big::FileBody;
 use crate::directory::{Common, DirectorySettings, LockedDirectory, OpenDirectory, OpenError};
+use crate::ending::Ending;
 use crate::fill::Fill;
 use crate::index::Fingerprint;
 use crate::inner::{Inner, PlaceEntry, Unavailable};
@@ -312,13 +313,21 @@ impl Disk {
     }
 
     /// Blocks until everything that was passed to the tier is on the disk, except for a [`Fill`] that has not ended. Returns
-    /// false if that takes longer than `most`.
+    /// false if that takes longer than `most`. A directory that is off, or still read after a start, is left out, because it
+    /// would not answer in time.
     pub fn flush(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
         // All directories write at the same time.
-        let begun: Vec<_> =
-            self.directories.iter().map(|directory| (directory, directory.begin_flush())).collect();
+        let ready = self.directories.iter().filter(|directory| directory.inner.writes_soon());
+        let begun: Vec<_> = ready.map(|directory| (directory, directory.begin_flush())).collect();
         begun.into_iter().all(|(directory, before)| directory.end_flush(before, until))
+    }
+
+    /// A handle that waits for the last writes of the tier after it was dropped. Until then, the directories are locked for
+    /// this process.
+    pub fn ending(&self) -> Ending {
+        let end = |directory: &OpenDirectory| (Arc::downgrade(&directory.inner), Arc::clone(&directory.end));
+        Ending(self.directories.iter().map(end).collect())
     }
 
     /// The figures of each directory.

@@ -200,6 +200,36 @@ fn a_disk_that_hangs_delays_nobody() {
     });
 }
 
+/// The first list of a folder takes 20 seconds, so that its contents are found late.
+struct Late(AtomicBool);
+
+impl Faults for Late {
+    fn fault(&self, call: Call) -> Option<Fault> {
+        let is_first = call == Call::List && !self.0.swap(true, Ordering::Relaxed);
+        is_first.then_some(Fault::Slow(Duration::from_secs(20)))
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_ready_does_not_keep_others_from_writing() {
+    by_each_engine(|| {
+        let (slow, good) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        Scene::open(slow.path()).recovered().close();
+        let faults: Option<Arc<dyn Faults>> = Some(Arc::new(Late(AtomicBool::new(false))));
+        let slow = DirectorySettings { faults, ..directory(slow.path(), SIZE) };
+        let scene = Scene::with(vec![slow, directory(good.path(), SIZE)]).unwrap();
+        let start = Instant::now();
+        while scene.disk.stat()[1].1.recovering {
+            assert!(start.elapsed() < Duration::from_secs(15), "the empty folder is not ready");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let put = (0..20).filter(|number| scene.put(*number, 1, 100)).count();
+        scene.flush();
+        let stat = scene.disk.stat();
+        assert!(stat[0].1.recovering && stat[1].1.written > 0, "{put}: {stat:?}");
+    });
+}
+
 /// Calls of a kind fail while it is set.
 struct Fails(Call, rustix::io::Errno, AtomicBool);
 

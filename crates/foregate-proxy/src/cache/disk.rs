@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use foregate_cache::{CacheTime, Floors, Key, KeyText, Object, Purge, Secret, Sequence, Strength};
-use foregate_disk::{DirectorySettings, Disk, DiskLookup, Fill, OpenError, OutsideDirectory, Reason};
+use foregate_disk::{DirectorySettings, Disk, DiskLookup, Ending, Fill, OpenError, OutsideDirectory, Reason};
 use foregate_wire::HeaderList;
 use parking_lot::{Condvar, Mutex};
 use tokio::time::timeout;
@@ -47,6 +47,8 @@ pub(super) struct DiskTier {
     configured: Mutex<Vec<CacheDisk>>,
     /// `None` if there are no folders at the start, and so none until the next start.
     unwritten: Option<Arc<UnwrittenBodies>>,
+    /// The last writes to the folders after they were released.
+    ending: Mutex<Option<Ending>>,
     engine: EngineChoice,
 }
 
@@ -69,6 +71,7 @@ impl DiskTier {
             outside: Mutex::default(),
             configured: Mutex::new(disks.to_vec()),
             unwritten: (!disks.is_empty()).then(Arc::default),
+            ending: Mutex::default(),
             engine,
         };
         let mut identity = TierIdentity {
@@ -118,6 +121,15 @@ impl DiskTier {
     /// Blocks until no body is [counted](Self::unwritten). Returns the rest of `most`, or `None` if that was not enough.
     pub fn wait_for_bodies(&self, most: Duration) -> Option<Duration> {
         self.unwritten.as_ref().map_or(Some(most), |bodies| bodies.wait(most))
+    }
+
+    /// Blocks until everything that was stored is on the disk, also in folders that were released. Returns false if that
+    /// takes longer than `most`.
+    pub fn flush(&self, most: Duration) -> bool {
+        match self.open() {
+            Some(disk) => disk.flush(most),
+            None => self.ending.lock().as_ref().is_none_or(|ending| ending.wait(most)),
+        }
     }
 
     /// Stores an object on the disk, in the background.
@@ -170,6 +182,7 @@ impl DiskTier {
             return Ok(());
         }
         self.go_outside(floors.begin()).map_err(io::Error::other)?;
+        *self.ending.lock() = self.open.load().as_ref().map(|disk| disk.ending());
         // Fills under way keep their folder open until they end, since they hold a reference to it.
         self.open.store(None);
         self.watch(floors, None)
@@ -334,4 +347,70 @@ async fn copy(mut fill: Fill, object: &Object) {
     }
     // The store has already counted the reason of a failure.
     let _ = fill.finish(object).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use foregate_cache::{AnsweredRequest, Body, Demands, KeyParts, Moment, Policy, Response, Uri, store};
+    use foregate_wire::Scheme;
+
+    use super::*;
+
+    fn object(secret: &Secret, floors: &Floors) -> (Key, KeyText, Arc<Object>) {
+        let (none, mut headers) = (HeaderList::new(), HeaderList::new());
+        headers.push(b"Cache-Control", b"max-age=3600");
+        let at = Moment { wall: 1_795_867_200, cache: CacheTime(5) };
+        let asked = AnsweredRequest { demands: &Demands::default(), headers: &none, path: b"/" };
+        let response = Response { status: 200, headers: &headers, sent: at, received: at };
+        let head = store(&asked, &response, &Policy::default(), secret).unwrap();
+        let uri = Uri { scheme: Scheme::Http, host: "a", port: None, path: b"/", query: None };
+        let mut text = KeyText::new();
+        text.write(&uri, &KeyParts::default());
+        let key = text.key(secret);
+        let object = Object::new(head, Body::default(), key, &text, floors.begin());
+        (key, text, Arc::new(object))
+    }
+
+    #[tokio::test]
+    async fn responses_of_the_last_moment_reach_folders_that_were_released() {
+        let folder = tempfile::tempdir().unwrap();
+        let disks = [CacheDisk { folder: folder.path().to_owned(), size: 16 << 20 }];
+        let floors = Arc::new(Floors::default());
+        let start = |folders| DiskTier::start(&disks, EngineChoice::Threads, &floors, folders).unwrap();
+        let (tier, identity) = start(Folders::Required);
+        let until_read = |tier: &DiskTier| {
+            let begun = Instant::now();
+            while tier.open().unwrap().stat().iter().any(|(_, stat)| stat.recovering) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "the folder is not read");
+                rest(Duration::from_millis(1));
+            }
+        };
+        until_read(&tier);
+        let (key, text, object) = object(&identity.secret, &floors);
+        assert!(tier.put(&object));
+        let in_use = tier.open();
+        tier.release(&floors).unwrap();
+        assert!(tier.open().is_none());
+        assert!(!tier.flush(Duration::from_millis(1)), "the folder is still in use");
+        drop(in_use);
+        assert!(tier.flush(Duration::from_secs(60)));
+        // What a process that is killed now leaves behind.
+        let copy = tempfile::tempdir().unwrap();
+        for entry in walk(folder.path()) {
+            let to = copy.path().join(entry.strip_prefix(folder.path()).unwrap());
+            std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+            std::fs::copy(&entry, to).unwrap();
+        }
+        let disks = [CacheDisk { folder: copy.path().to_owned(), size: 16 << 20 }];
+        let next = DiskTier::start(&disks, EngineChoice::Threads, &Arc::default(), Folders::Required);
+        let next = next.unwrap().0;
+        until_read(&next);
+        let found = get(&next.open().unwrap(), key, &text, &HeaderList::new()).await;
+        assert!(matches!(found, DiskLookup::Object { .. }), "{found:?}");
+    }
+
+    fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+    }
 }

@@ -248,12 +248,9 @@ impl Store {
         })
     }
 
-    /// Blocks until all responses so far are on the disk, or until `most` has passed for one of its folders. Does nothing
-    /// while a folder is off or still being read after a start, because it would not answer in time.
+    /// Blocks until all responses so far are on the disk, or until `most` has passed for one of its folders.
     pub fn flush(&self, most: Duration) {
-        let Some(disk) = self.disk.open() else { return };
-        let is_ready = disk.stat().iter().all(|(_, stat)| !stat.off && !stat.recovering);
-        if is_ready && !disk.flush(most) {
+        if !self.disk.flush(most) {
             tracing::warn!("the cache's disk is too slow: the last responses may be missing after the start");
         }
     }
