@@ -24,6 +24,13 @@ pub(super) fn has_another_attempt(
     }
 }
 
+/// The time of the next check whether a server hangs, `pause` after `now`, in milliseconds after `began`. It is rounded up, so that
+/// a server that is silent from now on will have been so for all of `pause`.
+pub(super) fn next_look(began: Instant, now: Instant, pause: Duration) -> u32 {
+    let after = now.saturating_duration_since(began) + pause;
+    u32::try_from(after.as_millis() + 1).unwrap_or(u32::MAX)
+}
+
 impl Ask<'_> {
     /// Ready with an error when the server hangs while the attempt has no part of a response, and without one when it may
     /// hang and the request may be sent to a second server as well.
@@ -42,7 +49,7 @@ impl Ask<'_> {
             };
             ready!(asker.poll_until(cx, look_at));
             let now = self.upstream.clock.now();
-            self.look_at_after(now, look_again(now.saturating_duration_since(self.began)));
+            self.look_at = next_look(self.began, now, look_again(now.saturating_duration_since(self.began)));
             let Some(server) = self.attempts.last() else { continue };
             let hangs = self.upstream.judge.hangs(server, now);
             if self.origin.as_ref().is_none_or(Origin::has_begun) {
@@ -72,7 +79,7 @@ impl Ask<'_> {
             ready!(asker.poll_until(cx, self.began + Duration::from_millis(self.look_at.into())));
             let (now, judge) = (self.upstream.clock.now(), &self.upstream.judge);
             let hangs = judge.hangs(server, now) || judge.may_hang(server, now);
-            self.look_at_after(now, look_again(now.saturating_duration_since(began)));
+            self.look_at = next_look(self.began, now, look_again(now.saturating_duration_since(began)));
             if hangs && self.may_replace_second(now) {
                 return Poll::Ready(());
             }
@@ -92,18 +99,6 @@ impl Ask<'_> {
             ),
         };
         is_allowed && self.attempts.may_replace_second(self.upstream, now) && self.active.has_budget(now)
-    }
-
-    /// Sets the time of the first check of a second attempt, which begins now.
-    pub(super) fn look_at_second(&mut self, now: Instant) {
-        self.look_at_after(now, self.upstream.judge.first_look().unwrap_or_default());
-    }
-
-    /// Sets the time of the next check, `pause` after `now`.
-    fn look_at_after(&mut self, now: Instant, pause: Duration) {
-        let after = now.saturating_duration_since(self.began) + pause;
-        // Rounded up, so that a server that is silent since then has been so for all of `pause`.
-        self.look_at = u32::try_from(after.as_millis() + 1).unwrap_or(u32::MAX);
     }
 
     /// Returns true if the request may be sent to a second server because the first one may hang. The conditions for a

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use foregate_wire::BodyLength;
 
+use super::hanging::next_look;
 use super::{Ask, Asker, HeadWait};
 use crate::error::{Error, Side};
 use crate::time::clock;
@@ -93,7 +94,7 @@ impl<'a> Ask<'a> {
             true => self.attempts.replace_second(server),
             false => self.attempts.begin_second(server),
         }
-        self.look_at_second(now);
+        self.look_at = next_look(self.began, now, self.upstream.judge.first_look().unwrap_or_default());
         self.upstream.metrics.hedges.inc();
         let mut request = asker.heads().0.as_sent(BodyLength::Empty);
         let spans = self.spans.as_ref().zip(self.upstream.servers.get(server)).map(|(spans, server)| {
