@@ -152,6 +152,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "time",
             "settings",
             "limits",
+            "tls",
             "transport",
             "comparison",
             "upstream",
