@@ -1,10 +1,13 @@
 //! Files whose contents become settings, and which are watched for changes.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use foregate_module::settings::value::show_size;
 use foregate_rules::nearest;
@@ -80,6 +83,32 @@ fn read(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The time within which a process must open a named pipe for writing, if a configuration is read from the pipe.
+const PIPE_WAIT: Duration = Duration::from_secs(3);
+
+/// Opens a configuration file, which may also be a pipe, as a shell makes it for `<(...)`.
+///
+/// # Errors
+///
+/// It cannot be opened, or is a named pipe that no process opens for writing within three seconds. The system would wait for
+/// this process without a limit.
+pub fn open_first(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.file_type().is_fifo() {
+        return File::open(path);
+    }
+    let (tell, told) = mpsc::channel();
+    let name = path.to_owned();
+    thread::Builder::new().name("pipe".to_owned()).spawn(move || tell.send(File::open(name)))?;
+    if let Ok(opened) = told.recv_timeout(PIPE_WAIT) {
+        return opened;
+    }
+    // With both directions, this never waits; it counts as a writer, so that the thread ends.
+    let _ = OpenOptions::new().read(true).write(true).open(path);
+    Err(io::Error::other(
+        "it is a named pipe that no process writes to; start the process that writes before this command",
+    ))
+}
+
 /// Opens a file of the configuration.
 ///
 /// # Errors
@@ -92,4 +121,31 @@ pub fn open(path: &Path) -> io::Result<File> {
         return Err(io::Error::other("it is not a file"));
     }
     File::open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_needs_a_writer() {
+        let path = std::env::temp_dir().join(format!("foregate-pipe-{}", std::process::id()));
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let error = open_first(&path).unwrap_err();
+        assert!(error.to_string().contains("no process writes to"), "{error}");
+        let writer = {
+            let path = path.clone();
+            thread::spawn(move || {
+                OpenOptions::new().write(true).open(path).unwrap().write_all(b"listen").unwrap();
+            })
+        };
+        let mut text = String::new();
+        open_first(&path).unwrap().read_to_string(&mut text).unwrap();
+        writer.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text, "listen");
+    }
 }

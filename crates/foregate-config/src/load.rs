@@ -7,7 +7,7 @@ use super::document::{Document, EntryRef, FILE_LIMIT, NodeRef, Siblings, Span, S
 use super::kept::Texts;
 use super::problem::{Place, Problem, Problems, line_and_column};
 use super::value;
-use super::{foreign, glob, json, kdl};
+use super::{files, foreign, glob, json, kdl};
 
 /// The most files of one configuration.
 pub(crate) const FILES_LIMIT: usize = 10_000;
@@ -305,7 +305,7 @@ impl Tree {
 
 fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
-    let file = std::fs::File::open(path)?;
+    let file = files::open_first(path)?;
     // One byte more, so that the end is found without growing.
     let room = file.metadata().map_or(0, |found| found.len() + 1).min(FILE_LIMIT as u64 + 1);
     let mut bytes = Vec::with_capacity(room as usize);

@@ -49,7 +49,7 @@ impl Fmt {
             let mut text = String::new();
             io::stdin().read_to_string(&mut text).map(|_| text)
         } else {
-            std::fs::read_to_string(path)
+            config::read_to_string(path)
         };
         let source = match source {
             Ok(source) => source,

@@ -11,6 +11,7 @@ pub mod schema;
 mod schema_tests;
 mod single;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -130,6 +131,17 @@ pub fn access_log(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfigurati
 /// A file that cannot be read, or a syntax error, or an error in the path.
 pub fn admin(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfiguration>> {
     foregate_config::find(path, "admin", |decoder, item| decode::admin(decoder, item, false))
+}
+
+/// The text of a configuration file, which may also be a pipe.
+///
+/// # Errors
+///
+/// The file cannot be read, or no process writes to the pipe.
+pub fn read_to_string(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    foregate_config::open_first(path)?.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The place, `FILE:LINE:COLUMN`, where `listen`, `metrics`, `admin` or `dashboard` names an address, regardless of errors elsewhere in
