@@ -1,6 +1,8 @@
 //! The client of the admin interface: HTTP over the Unix socket, as `/v1/openapi.json` describes it.
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -164,12 +166,31 @@ struct AdminReply<R> {
 
 impl AdminReply<BufReader<UnixStream>> {
     fn of(admin: &Path, request: &ResourceRequest, patience: Duration) -> io::Result<Self> {
-        let mut stream = UnixStream::connect(admin)?;
+        let mut stream = UnixStream::connect(admin).map_err(|error| unconnected(admin, error))?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(&request.bytes())?;
         Self::read(BufReader::new(stream))
     }
+}
+
+/// The error for a socket to which no connection can be made. The system calls connections to other kinds of files refused,
+/// as it does when no process listens.
+fn unconnected(admin: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::ConnectionRefused {
+        return error;
+    }
+    let kind = match fs::metadata(admin).map(|found| found.file_type()) {
+        Ok(found) if found.is_socket() => {
+            return io::Error::new(io::ErrorKind::ConnectionRefused, "no process listens on this socket");
+        }
+        Ok(found) if found.is_dir() => "a folder",
+        Ok(found) if found.is_fifo() => "a pipe",
+        Ok(found) if found.is_file() => "a file",
+        Ok(_) => "a device",
+        Err(_) => return error,
+    };
+    io::Error::new(io::ErrorKind::InvalidInput, format!("it is {kind}, not a socket"))
 }
 
 impl<R: BufRead> AdminReply<R> {
@@ -291,7 +312,7 @@ mod tests {
     /// The outcome of a request that is answered with 404, in a process with this description.
     fn asked_without(described: &Value) -> Result<Value, io::ErrorKind> {
         let folder = std::env::temp_dir().join(format!("foregate-admin-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("admin.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let answers = [("404 Not Found", json!({ "ok": false })), ("200 OK", described.clone())];
@@ -307,7 +328,7 @@ mod tests {
         });
         let asked = ask(&socket, &ResourceRequest::get("/v1/new")).map_err(|error| error.kind());
         server.join().unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
         asked
     }
 

@@ -92,6 +92,9 @@ pub(super) fn cannot_ask(admin: &Path, error: &io::Error) -> Outcome {
         io::ErrorKind::Unsupported => {
             "  help: `foregate status` names its version; `foregate upgrade` replaces it by the version of this command"
         }
+        io::ErrorKind::InvalidInput => {
+            "  help: name the socket that the key `admin` of the running proxy names, in the configuration or by `--admin PATH`"
+        }
         io::ErrorKind::PermissionDenied => "  help: only the user that runs the proxy may ask it, and root",
         _ => "  help: is it running? if `admin` has changed, `--admin PATH` names the present one",
     });

@@ -1,6 +1,7 @@
 //! `foregate status`.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -12,6 +13,7 @@ use super::admin::{ResourceRequest, ask};
 use super::arguments::{ConfigFile, Json};
 use super::certificates::lasting;
 use super::output::{Outcome, complain, print, print_json};
+use super::reload::cannot_ask;
 use super::upgrade::no_supervisor;
 use crate::config;
 
@@ -22,13 +24,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct Status {
     #[command(flatten)]
     file: ConfigFile,
+    /// The admin socket of a process, which is asked in the place of the supervisor [default: the one that the configuration
+    /// names, if there is no supervisor]
+    #[arg(long, value_name = "PATH")]
+    admin: Option<PathBuf>,
     #[command(flatten)]
     output: Json,
 }
 
 impl Status {
     pub(super) fn run(&self) -> Outcome {
-        match self.ask() {
+        let status = match &self.admin {
+            Some(admin) => of_process(admin).map_err(|error| cannot_ask(admin, &error)),
+            None => self.ask(),
+        };
+        match status {
             Ok(status) if self.output.json => {
                 print_json(&status);
                 Outcome::Fine
@@ -37,27 +47,40 @@ impl Status {
                 print(&text(&status));
                 Outcome::Fine
             }
-            Err(error) => no_supervisor(&error),
+            Err(outcome) => outcome,
         }
     }
 
-    /// The supervisor's answer. Without a supervisor, the answer of the serving process over its admin socket.
-    fn ask(&self) -> io::Result<Value> {
+    /// The supervisor's answer. Without a supervisor, the answer of the serving process over its admin socket. A failure has
+    /// been shown already.
+    fn ask(&self) -> Result<Value, Outcome> {
         let path = self.file.path();
-        match client::ask(&path, &json!({ "verb": "status" }), Some(PATIENCE), |_| {}) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match config::admin(&path) {
-                Ok(Some(admin)) => ask(&admin, &ResourceRequest::get("/v1/status")).map_err(|_| error),
-                Ok(None) => {
-                    complain(
-                        "a process without a supervisor can be asked where the configuration names an `admin` socket",
-                    );
-                    Err(error)
-                }
-                Err(_) => Err(error),
-            },
-            answer => answer,
+        let error = match client::ask(&path, &json!({ "verb": "status" }), Some(PATIENCE), |_| {}) {
+            Ok(status) => return Ok(status),
+            Err(error) => error,
+        };
+        let admin = match error.kind() {
+            io::ErrorKind::NotFound => config::admin(&path),
+            _ => return Err(no_supervisor(&error)),
+        };
+        match admin {
+            Ok(Some(admin)) => of_process(&admin).map_err(|unasked| match unasked.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => no_supervisor(&error),
+                _ => cannot_ask(&admin, &unasked),
+            }),
+            Ok(None) => {
+                complain(
+                    "a process without a supervisor can be asked where the configuration names an `admin` socket",
+                );
+                Err(no_supervisor(&error))
+            }
+            Err(_) => Err(no_supervisor(&error)),
         }
     }
+}
+
+fn of_process(admin: &Path) -> io::Result<Value> {
+    ask(admin, &ResourceRequest::get("/v1/status"))
 }
 
 /// The status as text, with a line for each process.
