@@ -11,10 +11,10 @@ use crate::elsewhere;
 use crate::files;
 use crate::foreign;
 use crate::load::{Item, Tree};
+use crate::positional;
 use crate::problem::{Place, Problem, Problems};
 use crate::schema::{Block, GENERIC, Key, Prop};
 use crate::value::{self, Value, Wrong};
-use foregate_rules::nearest;
 
 /// Reads nodes by tables of keys and collects the errors.
 pub struct Decoder<'p> {
@@ -248,7 +248,9 @@ impl<'p> Decoder<'p> {
                 count += 1;
                 if count == usize::from(key.args.1) + 1 && key.args.1 < u8::MAX {
                     let message = format!("`{}` takes no further value", key.name);
-                    let help = unquoted(key, item).or_else(|| as_property(key, entry.text()));
+                    let help = unquoted(key, item)
+                        .or_else(|| as_property(key, entry.text()))
+                        .or_else(|| foreign::within_key(key, entry.text()));
                     let help = help.unwrap_or_else(usage);
                     self.push(Problem::new(Some(item.place_of(entry.span())), message).help(help));
                     surplus = true;
@@ -258,10 +260,9 @@ impl<'p> Decoder<'p> {
             let place = Some(item.place_of(entry.span()));
             if !known().any(|prop| prop.name == name) {
                 let problem = Problem::new(place, format!("`{}` has no property `{name}`", key.name));
-                let help = match nearest(name, known().map(|prop| prop.name)) {
-                    Some(near) => Some(format!("did you mean `{near}`?")),
-                    None => self.instead_of_prop(key, name),
-                };
+                let help = elsewhere::similar_property(name, known().map(|prop| prop.name))
+                    .or_else(|| positional::as_value(key, item, name))
+                    .or_else(|| self.instead_of_prop(key, name, &usage));
                 self.push(problem.help(help.unwrap_or_else(usage)));
                 surplus = true;
                 // If a key of the block was written as a property, it does not count as missing in the block.
@@ -274,7 +275,10 @@ impl<'p> Decoder<'p> {
         }
         if count < usize::from(key.args.0) {
             let problem = Problem::new(Some(item.place()), format!("`{}` needs a value", key.name));
-            self.push(problem.help(commented_out(item).unwrap_or_else(usage)));
+            // The error for a property that should be this value has been reported already.
+            if !positional::has_named_value(key, item) {
+                self.push(problem.help(commented_out(item).unwrap_or_else(usage)));
+            }
             fits = false;
         }
         for prop in key.props.iter().filter(|prop| prop.required && !props.contains(&prop.name)) {

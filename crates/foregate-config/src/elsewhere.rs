@@ -5,6 +5,7 @@ use crate::document::EntryRef;
 use crate::foreign;
 use crate::load::Item;
 use crate::schema::{Block, GENERIC, Key, Prop, walk_keys};
+use foregate_rules::nearest;
 
 /// The most places that one message names. If there are more, the message says so.
 const FEW: usize = 3;
@@ -168,6 +169,28 @@ pub(crate) fn longer<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Op
         [one] => Some(format!("did you mean {one}?")),
         [some @ .., last] => Some(format!("did you mean {} or {last}?", some.join(", "))),
     }
+}
+
+/// Asks whether a known property was meant: a similar one, or one that has the name as its beginning or its last word, as
+/// `minimum` has `min` and `expect-status` has `status`.
+pub(crate) fn similar_property<'k>(
+    name: &str,
+    known: impl Iterator<Item = &'k str> + Clone,
+) -> Option<String> {
+    /// Shorter names begin too many others.
+    const SHORTEST: usize = 3;
+    if let Some(near) = nearest(name, known.clone()) {
+        return Some(format!("did you mean `{near}`?"));
+    }
+    let has = |known: &&str| {
+        known.starts_with(name) || known.strip_suffix(name).is_some_and(|rest| rest.ends_with('-'))
+    };
+    let mut found = known.filter(|known| name.len() >= SHORTEST && has(known));
+    let (first, second) = (found.next()?, found.next());
+    Some(match second {
+        None => format!("did you mean `{first}`?"),
+        Some(second) => format!("did you mean `{first}` or `{second}`?"),
+    })
 }
 
 /// The suggestion for `item` in the block of the node `of` if it is a property of that node's key.

@@ -106,9 +106,14 @@ impl Decoder<'_> {
     }
 
     /// The replacement for an unknown property of a key, if there is one.
-    pub(crate) fn instead_of_prop(&self, key: &Key, name: &str) -> Option<String> {
+    pub(crate) fn instead_of_prop(
+        &self,
+        key: &Key,
+        name: &str,
+        usage: &impl Fn() -> String,
+    ) -> Option<String> {
         let has_key = key.block.is_some_and(|block| block.keys.iter().any(|key| key.name == name));
-        if key.props.is_empty() && has_key {
+        if has_key {
             return Some(format!("it belongs in the block: `{} {{ {name} ... }}`", key.name));
         }
         if let Some(instead) = foreign::within(key.name, name) {
@@ -122,13 +127,17 @@ impl Decoder<'_> {
             return is_generic
                 .then(|| "a condition belongs in a rule: `rule \"EXPRESSION\" { ... }`".to_owned());
         }
+        // The advice is about keys. If this key has values or properties, its usage says more about them.
+        let is_bare = key.args.0 == 0 && key.props.is_empty();
         let words =
             || foreign::of_nginx(name, key.name, false).or_else(|| foreign::of_others(name, key.name));
         let keys = Keys { root: self.root, modules: &self.modules };
-        words()
-            .map(|instead| instead.sentence(false))
-            .or_else(|| elsewhere::of(name, (self.root, "", true), keys))
-            .or_else(|| elsewhere::of_property(name, keys))
+        let instead = if is_bare { words() } else { None };
+        instead.map(|instead| instead.sentence(false)).or_else(|| {
+            let place = elsewhere::of(name, (self.root, "", true), keys)
+                .or_else(|| elsewhere::of_property(name, keys))?;
+            Some(if is_bare { place } else { format!("{place}; here, {}", usage()) })
+        })
     }
 
     /// Lists the names that are known in a block, unless an earlier message had a long list already.

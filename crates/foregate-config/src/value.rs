@@ -5,12 +5,14 @@ use std::path::Path;
 
 use foregate_rules::nearest;
 
+use foregate_module::settings::value as basic;
 pub use foregate_module::settings::value::{
-    Scalar as Value, Wrong, boolean, choose, duration, is_off, number, show_duration, show_size, size,
-    string, text_of_file,
+    Scalar as Value, Wrong, boolean, duration, is_off, number, show_duration, show_size, size, string,
+    text_of_file,
 };
 
 use super::files;
+use super::foreign::is_spelling_of;
 use super::problem::{Place, Problem};
 
 /// The most bytes of a file that a value refers to.
@@ -19,6 +21,32 @@ const REFERENCED_FILE_LIMIT: u64 = 64 * 1024;
 /// The problem at a place of a file.
 pub fn at(wrong: Wrong, place: Place) -> Problem {
     Problem { help: wrong.help, ..Problem::new(Some(place), wrong.message) }
+}
+
+/// The value that `words` assigns to a word. The error asks for a similar word, if there is one.
+pub fn choose<T: Copy>(value: &Value<'_>, words: &[(&str, T)]) -> Result<T, Wrong> {
+    basic::choose(value, words).map_err(|wrong| match &wrong.help {
+        Some(_) => wrong,
+        None => did_you_mean(wrong, &value.text, words.iter().map(|(word, _)| *word)),
+    })
+}
+
+/// Adds the question for the known word that was probably meant: it differs in spelling only, it alone begins with the
+/// text, or it is similar.
+pub fn did_you_mean<'w>(wrong: Wrong, text: &str, known: impl Iterator<Item = &'w str> + Clone) -> Wrong {
+    /// Shorter texts begin too many words.
+    const SHORTEST: usize = 3;
+    let spelling = known.clone().find(|word| is_spelling_of(word, text));
+    let longer = || {
+        let mut longer = known.clone().filter(|word| text.len() >= SHORTEST && word.starts_with(text));
+        longer.next().filter(|_| longer.next().is_none())
+    };
+    // Numbers, such as versions, are not mistyped into each other.
+    let near = || nearest(text, known.clone()).filter(|_| text.contains(char::is_alphabetic));
+    match spelling.or_else(longer).or_else(near) {
+        Some(word) => wrong.help(format!("did you mean \"{word}\"?")),
+        None => wrong,
+    }
 }
 
 /// Replaces `${env:NAME}` and `${file:PATH}` in a text; `$${` stands for `${`. Other dollar signs are not
@@ -117,6 +145,17 @@ fn file(name: &str, base: &Path) -> Result<String, Wrong> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_similar_word_is_asked_for() {
+        let known = ["http-01", "tls-alpn-01", "dns-01"];
+        let help = |text: &str| did_you_mean(Wrong::new(""), text, known.into_iter()).help;
+        for (text, word) in [("http", "http-01"), ("TLS_ALPN_01", "tls-alpn-01"), ("dns-O1", "dns-01")] {
+            assert_eq!(help(text), Some(format!("did you mean \"{word}\"?")), "{text}");
+        }
+        assert_eq!((help("d"), help("manual"), help("")), (None, None, None));
+        assert_eq!(did_you_mean(Wrong::new(""), "1.1", ["1.2", "1.3"].into_iter()).help, None);
+    }
 
     #[test]
     fn references_are_resolved() {

@@ -6,7 +6,10 @@
 //! beginnings over shorter ones.
 
 mod nginx;
+mod within;
 mod words;
+
+use crate::schema::Key;
 
 pub(crate) use nginx::rate;
 
@@ -96,9 +99,14 @@ pub(crate) fn of_others(word: &str, within: &str) -> Option<Instead> {
 
 /// The advice for a foreign name that has a special meaning within this block, or as a property of this key.
 pub(crate) fn within(block: &str, name: &str) -> Option<Instead> {
-    let rows = words::WITHIN.iter().filter(|row| row.0 == block);
+    let rows = within::WITHIN.iter().filter(|row| row.0 == block);
     let rows = rows.flat_map(|(_, words, instead)| words.split_whitespace().map(|word| (word, *instead)));
     best(&squeezed(name), rows)
+}
+
+/// The advice for a word that stands as a value behind this key.
+pub(crate) fn within_key(key: &Key, text: &str) -> Option<String> {
+    within(key.name, text).map(|instead| instead.sentence(false))
 }
 
 /// Returns true if the advice is to write the block that is already around the word.

@@ -4,10 +4,10 @@
 
 use super::Instead::{self, LeaveOut, Missing, Write};
 
-const ACME: Instead = Write(
+pub(super) const ACME: Instead = Write(
     "write `tls \"auto\"` in the `listen`, which obtains and renews certificates; `acme { email \"you@example.com\" }` at the top of the file says how",
 );
-const REDIRECT_HTTPS: Instead = Write("write `redirect-https` in the `site`");
+pub(super) const REDIRECT_HTTPS: Instead = Write("write `redirect-https` in the `site`");
 const HTTP3: Instead = Missing("clients are served over HTTP/1.1 and HTTP/2");
 const CACHE: Instead = Write(
     "write `cache` in a `route`; lifetimes are `cache { ttl \"200\" \"10m\" }`, and `cache-store` at the top sets memory and disk",
@@ -16,7 +16,7 @@ const TRACING: Instead =
     Missing("`trace` passes W3C trace context on, and `metrics \"ADDRESS\"` serves Prometheus");
 const FILES: Instead =
     Write("write `files \"/FOLDER\"` in a `route`; its block has `index`, `try`, `listing`, `expires`");
-const CHECKS: Instead = Write(
+pub(super) const CHECKS: Instead = Write(
     "write `health \"/PATH\" every=\"5s\" rise=2 fall=3` in the `upstream` for probes, `eject { ... }` to judge servers by their requests",
 );
 const STICKY: Instead = Write("write `sticky cookie=\"NAME\"` in the `upstream`");
@@ -32,20 +32,21 @@ const LOGS: Instead = LeaveOut(
     "diagnostics go to the standard error; the variable FOREGATE_LOG says how many, such as `FOREGATE_LOG=debug`",
 );
 const ACCESS_LOG: Instead = Write("write `access-log \"FILE\"` at the top of the file");
-const SITE: Instead = Write("write `site \"example.com\" { route \"/**\" { ... } }`");
+pub(super) const SITE: Instead = Write("write `site \"example.com\" { route \"/**\" { ... } }`");
 const ROUTE: Instead = Write("write `route \"/path/**\" { ... }` in a `site`");
 const UPSTREAM: Instead = Write(
     "write `upstream \"app\" { server \"HOST:PORT\" }` at the top of the file, and `proxy \"app\"` in a `route`",
 );
-const BALANCE: Instead = Write(
+pub(super) const BALANCE: Instead = Write(
     "write `balance \"least-requests\"`, or another of its methods, in the `upstream`; `weight=` of a `server` is its share",
 );
-const HASH: Instead = Write(
+pub(super) const HASH: Instead = Write(
     "write `balance \"hash\"` in the `upstream`, with `by=\"client\"`, `\"path\"`, `\"target\"`, `\"header:NAME\"` or `\"cookie:NAME\"`",
 );
-const RANDOM: Instead = Write("write `balance \"random\"` or `balance \"two-choices\"` in the `upstream`");
-const BACKUP: Instead = Write("write `server \"HOST:PORT\" backup=#true` in the `upstream`");
-const UPSTREAM_TLS: Instead =
+pub(super) const RANDOM: Instead =
+    Write("write `balance \"random\"` or `balance \"two-choices\"` in the `upstream`");
+pub(super) const BACKUP: Instead = Write("write `server \"HOST:PORT\" backup=#true` in the `upstream`");
+pub(super) const UPSTREAM_TLS: Instead =
     Write("write `tls { ... }` in the `upstream`: `server-name`, `ca`, `verify`, `certificate`");
 const MIRROR: Instead =
     Write("write `mirror \"UPSTREAM\" share=\"5%\"` in a `route`; its answers are dropped");
@@ -56,8 +57,8 @@ const DISCOVERY: Instead = Missing(
 const BREAKER: Instead = CHECKS;
 const LISTEN: Instead = Write("write `listen \":8080\"` at the top of the file");
 const TLS: Instead = Write("write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`");
-const TLS_VERSION: Instead = Write("write `minimum-version \"1.2\"` or `\"1.3\"` in `tls`");
-const TLS_SELF: Instead = LeaveOut(
+pub(super) const TLS_VERSION: Instead = Write("write `minimum-version \"1.2\"` or `\"1.3\"` in `tls`");
+pub(super) const TLS_SELF: Instead = LeaveOut(
     "Foregate sets this by itself; `tls` has `certificate`, `minimum-version` and `client-certificates`",
 );
 const CLIENT_TLS: Instead =
@@ -91,7 +92,7 @@ const RETRY: Instead = Write(
     "write `retries NUMBER`, or `retry on=\"connect reset timeout 502-504\" attempts=2`, in the `upstream`",
 );
 const BODY: Instead = Write("write `body-limit \"SIZE\"` in a `route`");
-const BUFFERS: Instead =
+pub(super) const BUFFERS: Instead =
     LeaveOut("bodies pass as they come, in buffers of bounded size; `limits { memory }` bounds them all");
 const BUFFER_REQUESTS: Instead =
     Write("write `buffer-requests size=\"10MiB\"` in a `route` or an `upstream`");
@@ -128,229 +129,6 @@ const HOST_PASSES: Instead =
 const TUNING: Instead = LeaveOut("Foregate sets this by itself; there is no key");
 const MINIFY: Instead =
     Missing("`compress` makes responses smaller, and modules such as `html-remove` rewrite HTML");
-
-/// Words with a meaning that depends on the surrounding block or key.
-pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
-    (
-        "cache",
-        "valid validity duration lifetime max-age maxage expire expires default-ttl expiration",
-        Write("write `ttl \"200\" \"10m\"`: a status and a lifetime"),
-    ),
-    (
-        "cache",
-        "path paths uri url vary-by cache-key keys",
-        Write("write `key \"EXPRESSION\"`; scheme, host, path and query belong to the key already"),
-    ),
-    ("cache", "no-cache skip except exclude unless", Write("write `bypass \"EXPRESSION\"`")),
-    ("cache", "use-stale grace", Write("write `stale-if-error \"10m\"` or `stale-while-revalidate \"1m\"`")),
-    (
-        "cache",
-        "memory disk folder size max-size storage store zone zones",
-        Write("write `cache-store { memory \"1GiB\" }` at the top of the file"),
-    ),
-    ("cache-store", "s3 bucket object-storage", Write("write `reserve \"URL\" bucket=\"NAME\"`")),
-    (
-        "cache-store",
-        "folder directory path file",
-        Write("write `disk \"/var/cache/foregate\" size=\"10GiB\"`"),
-    ),
-    ("cache-store", "ram size max-size", Write("write `memory \"1GiB\"`")),
-    ("forward-auth", "headers", Write("did you mean `copy`?")),
-    ("forward-auth", "auth-response-headers copy-headers", Write("write `copy \"NAME\"`")),
-    (
-        "forward-auth",
-        "address url uri endpoint",
-        Write("write `forward-auth upstream=\"NAME\" path=\"/PATH\"`"),
-    ),
-    ("listen", "address port bind", Write("write the address after `listen`: `listen \":8080\"`")),
-    ("health", "interval period frequency inter", Write("write `every=\"5s\"`")),
-    ("health", "path uri url", Write("write the path after `health`: `health \"/healthz\"`")),
-    ("listen", "host server-name hosts", SITE),
-    ("listen", "redirect-* force-https https-redirect", REDIRECT_HTTPS),
-    ("listen", "alpn protocols", Write("write `http2 #true` or `http2 #false`; HTTP/1.1 is always spoken")),
-    (
-        "listen",
-        "keepalive* idle-timeout",
-        Write("write `timeouts { keep-alive \"60s\" }` at the top of the file"),
-    ),
-    (
-        "route",
-        "path paths prefix path-prefix match matcher pattern",
-        Write("write the path after `route`: `route \"/path/**\" { ... }`"),
-    ),
-    (
-        "route",
-        "handle location routes route handle-path",
-        Write("routes cannot be nested: write another `route` in the `site`"),
-    ),
-    ("route", "host hosts domain server-name", SITE),
-    ("rule", "deny drop forbid reject", Write("in a rule, write `block`")),
-    (
-        "rule",
-        "return status static-response direct-response abort",
-        Write("in a rule, write `respond STATUS \"TEXT\"` or `redirect \"TARGET\"`"),
-    ),
-    (
-        "rule",
-        "allow pass accept",
-        Write(
-            "in a rule, `skip \"MODULE\"` leaves out a module that would refuse; a request that nothing refuses passes",
-        ),
-    ),
-    (
-        "rule",
-        "proxy reverse-proxy proxy-pass use-backend backend route",
-        Write("in a rule, write `upstream \"NAME\"`"),
-    ),
-    (
-        "rule",
-        "header headers request-header header-up set-request-header proxy-set-header",
-        Write("in a rule, write `set-header \"NAME\" \"VALUE\"`"),
-    ),
-    (
-        "rule",
-        "response-header header-down",
-        Write("in a rule, write `set-response-header \"NAME\" \"VALUE\"`"),
-    ),
-    ("rule", "rewrite-* uri path strip-prefix", Write("in a rule, write `rewrite path=\"/new\"`")),
-    (
-        "rule",
-        "captcha managed-challenge js-challenge interactive-challenge",
-        Write("in a rule, write `challenge`"),
-    ),
-    (
-        "rule",
-        "expression when match if",
-        Write("write the expression after `rule`: `rule \"EXPRESSION\" { ... }`"),
-    ),
-    (
-        "rule",
-        "action",
-        Write("an action is a key in the block of the rule, such as `block` or `respond 404`"),
-    ),
-    ("security-headers", "csp", Write("did you mean `content-security-policy`?")),
-    ("security-headers", "hsts", Write("did you mean `strict-transport-security`?")),
-    (
-        "server",
-        "down disabled maintenance",
-        Write("write `drain=#true`, or put `//` before the line of a server that gets no requests"),
-    ),
-    ("server", "max-conns maxconn", Write("did you mean `max-connections`?")),
-    (
-        "balance",
-        "key on header cookie uri url",
-        Write(
-            "write `balance \"hash\" by=\"header:NAME\"`, `\"cookie:NAME\"`, `\"path\"`, `\"target\"` or `\"client\"`",
-        ),
-    ),
-    ("server", "max-fails fail-timeout check inter rise fall", CHECKS),
-    ("server", "ssl tls verify sni ca-file ca", UPSTREAM_TLS),
-    ("server", "proto protocol h2 http2", Write("write `http \"2\"` in the `upstream`")),
-    ("server", "send-proxy*", Write("write `send-proxy \"v2\"` in the `upstream`")),
-    ("server", "share priority", Write("did you mean `weight`?")),
-    ("site", "default-server", Write("write `site \"*\" { ... }` for all hosts that no other site names")),
-    ("tls", "auto internal on-demand self-signed issuer dns challenge challenges resolver", ACME),
-    (
-        "tls",
-        "key certificate-key private-key key-file",
-        Write("write the key beside its certificate: `certificate \"FILE\" key=\"FILE\"`"),
-    ),
-    ("tls", "cert certificates crt cert-file pem", Write("write `certificate \"FILE\" key=\"FILE\"`")),
-    (
-        "tls",
-        "protocol protocols version versions min-version min-tls-version tls-minimum-protocol-version",
-        TLS_VERSION,
-    ),
-    ("tls", "max-version", LeaveOut("the latest version that both sides know is used")),
-    (
-        "tls",
-        "alpn",
-        Write("write `http2 #true` or `http2 #false` in the `listen`; in an `upstream`, `http \"auto\"`"),
-    ),
-    ("tls", "curves cipher* session-* ecdh* dhparam* prefer-*", TLS_SELF),
-    (
-        "tls",
-        "sni servername",
-        Write(
-            "in the `tls` of an `upstream`, write `server-name \"NAME\"`; a `listen` chooses the certificate by itself",
-        ),
-    ),
-    (
-        "tls",
-        "insecure* skip-verify insecure-skip-verify",
-        Write("in the `tls` of an `upstream`, write `verify #false`"),
-    ),
-    (
-        "upstream",
-        "least-conn* least-time least-request lb-policy lb-* policy algorithm \
-         strategy method balancing load-balance load-balancer load-balancing \
-         load-balancing-policy round-robin",
-        BALANCE,
-    ),
-    ("upstream", "ip-hash hash consistent-hash*", HASH),
-    ("upstream", "random", RANDOM),
-    (
-        "upstream",
-        "keepalive keep-alive pool-size max-idle* keepalive-connections pool connection-pool",
-        Write("write `keep-alive-connections NUMBER`"),
-    ),
-    (
-        "upstream",
-        "keepalive-timeout idle-timeout",
-        Write("write `timeouts { keep-alive \"55s\" }` in the `upstream`"),
-    ),
-    ("upstream", "keepalive-requests keepalive-time", Write("write `connection-age \"1h\"`")),
-    (
-        "upstream",
-        "max-connections max-conns maxconn",
-        Write("write `max-connections=` behind a `server`, or `requests NUMBER` in the `upstream`"),
-    ),
-    (
-        "upstream",
-        "max-requests max-pending-requests max-inflight inflight",
-        Write("write `requests NUMBER`, and `queue NUMBER timeout=\"5s\"` for those beyond"),
-    ),
-    ("upstream", "max-fails fail-timeout", CHECKS),
-    ("upstream", "slow-start", Write("write `slow-start=\"30s\"` behind a `server`")),
-    (
-        "upstream",
-        "address addresses addr url uri host-port port node nodes target targets endpoint endpoints \
-         backend member destination origin to service services cluster clusters load-assignment \
-         lb-endpoints forward reverse-proxy proxy-pass",
-        Write("write `server \"HOST:PORT\"`"),
-    ),
-    (
-        "upstream",
-        "scheme https ssl",
-        Write("write `tls` for HTTPS: `upstream \"app\" { server \"HOST:443\"; tls }`"),
-    ),
-    (
-        "upstream",
-        "sni insecure* tls-insecure-skip-verify skip-verify root-ca trusted-ca proxy-ssl*",
-        UPSTREAM_TLS,
-    ),
-    (
-        "upstream",
-        "http2 h2 h2c grpc protocol proto protocols versions http-version",
-        Write("write `http \"2\"`, or `http \"auto\"` where ALPN decides"),
-    ),
-    ("upstream", "backup fallback fallbacks failover", BACKUP),
-    ("upstream", "down", Write("put `//` before the line of a server that gets no requests")),
-    ("upstream", "resolve resolvers dns nameserver nameservers", Write("write `resolver \"ADDRESS\"`")),
-    (
-        "upstream",
-        "header header-up host-header pass-host-header",
-        Write(
-            "write `host \"NAME\"` for the `Host` that servers get; for other fields `headers`, in a `site` or a `route`",
-        ),
-    ),
-    (
-        "upstream",
-        "transport transport-socket",
-        Write("write `tls`, `http \"2\"` and `timeouts` in the `upstream`"),
-    ),
-    ("upstream", "flush-interval", BUFFERS),
-];
 
 pub(super) const WORDS: &[(&str, Instead)] = &[
     (

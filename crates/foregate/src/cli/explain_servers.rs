@@ -46,6 +46,9 @@ pub(super) fn choice(upstream: &UpstreamSettings) -> Vec<String> {
         if upstream.servers.iter().any(|server| server.backup) {
             choice.push("backups while no other server can take requests".to_owned());
         }
+    }
+    // A name may stand for several servers, so a hash is also shown for a single one.
+    if upstream.servers.len() > 1 || matches!(upstream.balance, Balance::Hash(_) | Balance::Maglev(_)) {
         choice.push(method(&upstream.balance));
     }
     choice.extend(upstream.health.as_ref().map(health));
@@ -63,12 +66,15 @@ pub(super) fn choice(upstream: &UpstreamSettings) -> Vec<String> {
 
 fn method(balance: &Balance) -> String {
     let by = |by: &HashBy| match by {
-        HashBy::Client => "the client's address".to_owned(),
-        HashBy::Path => "the path".to_owned(),
-        HashBy::Target => "path and query".to_owned(),
-        HashBy::Header(name) => format!("the field `{name}`"),
-        HashBy::Cookie(name) => format!("the cookie `{name}`"),
-        HashBy::Expression(expression) => format!("`{}`", expression.text),
+        HashBy::Client => "the client's address (`by=\"client\"`)".to_owned(),
+        HashBy::Path => "the path (`by=\"path\"`)".to_owned(),
+        HashBy::Target => "path and query (`by=\"target\"`)".to_owned(),
+        HashBy::Header(name) => format!("the field `{name}` (`by=\"header:{name}\"`)"),
+        HashBy::Cookie(name) => format!("the cookie `{name}` (`by=\"cookie:{name}\"`)"),
+        HashBy::Expression(expression) => match query_name(&expression.text) {
+            Some(name) => format!("the first argument `{name}` of the query (`by=\"query:{name}\"`)"),
+            None => format!("the expression `{}` (`key`)", expression.text),
+        },
     };
     match balance {
         Balance::RoundRobin => "in turns, by weight".to_owned(),
@@ -77,8 +83,14 @@ fn method(balance: &Balance) -> String {
         Balance::PeakEwma => "of two drawn by weight, the one with the shorter expected wait".to_owned(),
         Balance::Random => "at random, by weight".to_owned(),
         Balance::Hash(part) => format!("by a hash of {}", by(part)),
-        Balance::Maglev(part) => format!("by a Maglev table and {}", by(part)),
+        Balance::Maglev(part) => format!("by a hash of {} in a Maglev table", by(part)),
     }
+}
+
+/// The name in the expression for which `by="query:NAME"` stands.
+fn query_name(expression: &str) -> Option<&str> {
+    let name = expression.strip_prefix("http.request.uri.args[\"")?.strip_suffix("\"][0]")?;
+    (!name.contains(['"', '\\'])).then_some(name)
 }
 
 fn health(check: &HealthCheck) -> String {

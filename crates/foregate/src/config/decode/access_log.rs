@@ -6,6 +6,7 @@ use std::time::Duration;
 use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Problem};
 use foregate_module::PhaseId;
+use foregate_module::settings::value::ScalarKind;
 use foregate_proxy::settings::{
     AccessLogSettings, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogFacility, SyslogServer,
     TemplatePart,
@@ -105,6 +106,10 @@ pub(super) fn decode(
 }
 
 fn read_target(value: &Value<'_>, item: Item<'_>) -> Result<LogTarget, Wrong> {
+    if value.kind == ScalarKind::Bool(false) {
+        return Err(Wrong::new("expected a file, `stdout`, `stderr` or a syslog server")
+            .help("leave it out: without it, nothing is logged"));
+    }
     let text = value::string(value)?;
     if text.is_empty() || value::is_off(text) {
         let wrong = Wrong::new("a word does not turn it off, but is the name of a file");

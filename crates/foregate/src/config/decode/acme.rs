@@ -10,11 +10,11 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use foregate_acme::{Obstacle, obstacle};
 use foregate_config::value::{self, Wrong, choose};
 use foregate_config::{Decoder, Item, Place, Problem};
+use foregate_module::settings::value::ScalarKind;
 use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::automatic::{
     Authority, Automatic, ChallengeKind, DnsHook, ExternalAccount, IssuedBy, OnDemand,
 };
-use foregate_rules::nearest;
 use rustix::fs::{Access, access};
 
 use super::dns_update::{self, DNS_WAIT, HOUR};
@@ -27,10 +27,18 @@ const ISSUERS: &[(&str, IssuedBy)] = &[("auto", IssuedBy::Authorities), ("intern
 /// Reads the word for an issuer.
 pub(super) fn issuer(value: &value::Value<'_>) -> Result<IssuedBy, Wrong> {
     choose(value, ISSUERS).map_err(|wrong| {
-        let words = || ISSUERS.iter().map(|(word, _)| *word);
-        let is_cut_off = |word: &&str| value.text.len() > 2 && word.starts_with(&*value.text);
-        match words().find(is_cut_off).or_else(|| nearest(&value.text, words())) {
-            Some(meant) if wrong.help.is_none() => wrong.help(format!("did you mean \"{meant}\"?")),
+        let file_form = "write `tls { certificate \"FILE\" key=\"FILE\" }` for a certificate in files";
+        match &*value.text {
+            _ if wrong.help.is_some() => wrong,
+            "letsencrypt" | "lets-encrypt" | "acme" | "on" => wrong.help("write \"auto\""),
+            "self-signed" | "selfsigned" | "local" => wrong.help("write \"internal\""),
+            _ if value.kind == ScalarKind::Bool(true) => {
+                wrong.help(format!("write \"auto\", or {}", &file_form[6..]))
+            }
+            text if value::is_off(text) || value.kind == ScalarKind::Bool(false) => {
+                wrong.help("leave `tls` out: without it, the listener or site has no TLS of its own")
+            }
+            text if text.contains(['.', '/']) => wrong.help(file_form),
             _ => wrong,
         }
     })

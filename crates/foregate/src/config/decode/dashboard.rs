@@ -42,18 +42,19 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -
 }
 
 fn address(value: &Value<'_>, item: Item<'_>) -> Result<ListenAddress, Wrong> {
-    let text = value::string(value)?;
-    match text.strip_prefix("unix:") {
+    match value.text.strip_prefix("unix:") {
         Some("") => Err(Wrong::new("expected a path after `unix:`")),
         Some(path) => Ok(ListenAddress::Unix(socket_path(item.base(), path)?)),
-        None if text.starts_with('/') => {
-            Err(Wrong::new("expected IP:PORT or unix:PATH").help(format!("write \"unix:{text}\"")))
+        None if value.text.starts_with('/') => {
+            Err(Wrong::new("expected IP:PORT or unix:PATH").help(format!("write \"unix:{}\"", value.text)))
         }
         None => socket_address(value).map(|address: SocketAddr| ListenAddress::Tcp(address)),
     }
 }
 
 fn read_password(value: &Value<'_>) -> Result<DashboardPassword, Wrong> {
-    let hash = Hash::read(value::string(value)?).map_err(Wrong::new)?;
+    let hash = Hash::read(value::string(value)?).map_err(|problem| {
+        Wrong::new(problem).help("`htpasswd -nB ''` asks for a password and prints its hash")
+    })?;
     Ok(DashboardPassword::new(move |password| hash.fits(password)))
 }

@@ -14,6 +14,7 @@ mod listen;
 mod names;
 mod numbers;
 mod queueing;
+mod respond;
 mod retry;
 mod servers;
 mod shield;
@@ -319,7 +320,12 @@ pub(super) fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) ->
     let path = decoder.read(item, 0, |v| {
         let text = value::string(v)?;
         let path = text.strip_prefix("unix:").unwrap_or(text);
-        if path.is_empty() || path.parse::<std::net::SocketAddr>().is_ok() {
+        if value::is_off(path) {
+            let wrong = Wrong::new("a word does not turn it off, but is the name of a socket");
+            return Err(wrong.help("leave it out; for a socket of this name, begin with `./`"));
+        }
+        let is_port = |(host, port): (&str, &str)| !host.contains('/') && port.parse::<u16>().is_ok();
+        if path.is_empty() || path.rsplit_once(':').is_some_and(is_port) {
             let wrong = Wrong::new("the admin socket is a Unix socket, never TCP");
             return Err(wrong.help("write a path, such as `admin \"/run/foregate/admin.sock\"`"));
         }

@@ -75,7 +75,13 @@ pub(super) fn health(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Health
             let path = argument.unwrap_or_else(|| "/".to_owned());
             if !path.starts_with('/') || path.bytes().any(|byte| !byte.is_ascii_graphic() || byte == b'#') {
                 let problem = Problem::new(Some(item.place()), "the path of a health check begins with `/`");
-                decoder.push(problem.help("write it as a request has it, such as `health \"/healthz\"`"));
+                let help = match &*path {
+                    "tcp" | "tls" | "grpc" => format!("write `health kind=\"{path}\"`"),
+                    "ssl" => "write `health kind=\"tls\"`".to_owned(),
+                    "http" | "https" => "write the path alone: `health \"/healthz\"`; `tls` in the `upstream` holds for probes, too".to_owned(),
+                    _ => "write it as a request has it, such as `health \"/healthz\"`".to_owned(),
+                };
+                decoder.push(problem.help(help));
             }
             let statuses = decoder.prop(item, "expect-status", statuses);
             let method = decoder.prop(item, "method", method);

@@ -10,8 +10,8 @@ use foregate_proxy::routing::{
 };
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
-    AccessLogSettings, Action, Compare, CompareMode, Fallback, Files, FixedResponse, Listen, Mirror, Route,
-    RouteCache, RoutePlan, RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
+    AccessLogSettings, Action, Compare, CompareMode, Fallback, Files, Listen, Mirror, Route, RouteCache,
+    RoutePlan, RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
 };
 
 use super::access_log;
@@ -23,7 +23,7 @@ use super::numbers::TIMES;
 use super::queueing::Queueing;
 use super::retry::RouteRules;
 use super::shield::ReadShield;
-use super::{cache, compare, fallback, files, tls};
+use super::{cache, compare, fallback, files, respond, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
@@ -421,7 +421,7 @@ impl<'u> Sites<'u> {
         for (key, item) in nodes {
             match key.name {
                 "proxy" => actions.push((item.place(), self.proxy(decoder, item))),
-                "respond" => actions.push((item.place(), respond(decoder, item))),
+                "respond" => actions.push((item.place(), respond::decode(decoder, item))),
                 "files" => actions.push((item.place(), self.files(decoder, item))),
                 "body-limit" => body_limit = decoder.read(item, 0, |v| value::size(v, 0..=u64::MAX)),
                 "allow-connect" => allow_connect = decoder.flag(item),
@@ -653,24 +653,4 @@ fn route_timeouts(decoder: &mut Decoder<'_>, item: Item<'_>) -> RouteTimeouts {
         }
     }
     timeouts
-}
-
-fn respond(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
-    let status = decoder.read(item, 0, |v| value::number(v, 200..=599));
-    let body = decoder.read(item, 1, |value| Ok(Arc::<[u8]>::from(value::string(value)?.as_bytes())));
-    let status = status? as u16;
-    let body = body.unwrap_or_default();
-    if foregate_modules::redirects::STATUSES.contains(&status) {
-        let message = format!("an answer with status {status} needs an address to send the client to");
-        let problem = Problem::new(Some(item.place()), message);
-        decoder.push(problem.help(format!(
-            "write `redirect \"/**\" to=\"TARGET\" status={status}`, and `respond 404` for requests that it does not match"
-        )));
-        return None;
-    }
-    if !body.is_empty() && matches!(status, 204 | 205 | 304) {
-        decoder.push(Problem::new(Some(item.place()), format!("an answer with status {status} has no body")));
-        return None;
-    }
-    Some(Action::Respond(Arc::new(FixedResponse { status, body })))
 }

@@ -19,7 +19,8 @@ use super::queueing::Queueing;
 use super::sockets::socket_path;
 use super::{retry, servers, tls};
 use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
-use foregate_config::value::{self, Value, Wrong};
+use foregate_config::value::{self, Value, Wrong, did_you_mean};
+use foregate_rules::nearest;
 
 const PROTOCOLS: &[(&str, UpstreamProtocol)] =
     &[("1.1", UpstreamProtocol::Http1), ("2", UpstreamProtocol::Http2), ("auto", UpstreamProtocol::Auto)];
@@ -138,7 +139,14 @@ pub(super) fn decode(
 /// Reads the `after` of a hedge: a duration, or a percentile.
 fn hedge_after(value: &Value<'_>) -> Result<HedgeAfter, Wrong> {
     let percentile = value::string(value).ok().and_then(|text| text.strip_prefix('p'));
-    let Some(digits) = percentile else { return value::duration(value, TIMES).map(HedgeAfter::Time) };
+    let Some(digits) = percentile else {
+        return value::duration(value, TIMES).map(HedgeAfter::Time).map_err(|wrong| {
+            match value.text.strip_suffix('%') {
+                Some(percent) => wrong.help(format!("write a percentile as \"p{percent}\"")),
+                None => wrong,
+            }
+        });
+    };
     match digits.parse() {
         Ok(percent @ 50..=99) => Ok(HedgeAfter::Percentile(percent)),
         _ => Err(Wrong::new("expected a duration, or a percentile from \"p50\" to \"p99\"")),
@@ -182,9 +190,30 @@ fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
                 None if !text.contains(':') && is_host_name(text) => {
                     wrong.help(format!("add its port, such as `server \"{text}:80\"`"))
                 }
-                None => wrong,
+                None => match server_form(text) {
+                    Some(help) => wrong.help(help),
+                    None => wrong,
+                },
             }
         }),
+    }
+}
+
+/// The suggestion for an address of a server that is incomplete or has no valid port.
+fn server_form(text: &str) -> Option<String> {
+    if text.starts_with('/') || text.starts_with("./") {
+        return Some(format!("write `server \"unix:{text}\"`"));
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    if host.is_empty() && port.parse::<u16>().is_ok() {
+        return Some(format!("add the host, such as `server \"127.0.0.1:{port}\"`"));
+    }
+    let host = if host.is_empty() { "HOST" } else { host };
+    match port {
+        "http" => Some(format!("write the port as a number: `server \"{host}:80\"`")),
+        "https" => Some(format!("write the port as a number, and `tls` beside it: `server \"{host}:443\"`")),
+        _ if port.parse::<u16>().is_ok_and(|port| port > 0) => None,
+        _ => Some("a port is a number from 1 to 65535".to_owned()),
     }
 }
 
@@ -258,6 +287,9 @@ fn method(word: &str) -> Result<Balance, Wrong> {
         }
         "p2c" | "two-choice" | "random-two" | "power-of-two" => "use \"two-choices\"",
         "ip-hash" | "ip_hash" | "source" | "client-ip" => "use `balance \"hash\" by=\"client\"`",
+        "rr" | "wrr" | "static-rr" | "weighted" | "weighted-round-robin" | "weighted_round_robin" => {
+            "use \"round-robin\"; the property `weight=` of a `server` is its share"
+        }
         "uri" | "url" | "uri-hash" | "path" => "use `balance \"hash\" by=\"path\"`",
         "consistent-hash" | "consistent" | "ketama" | "ring-hash" | "ring_hash" => "use \"hash\"",
         "ewma" | "peak_ewma" | "least-time" | "least_time" => "use \"peak-ewma\"",
@@ -267,13 +299,19 @@ fn method(word: &str) -> Result<Balance, Wrong> {
             return Err(wrong.help("write `sticky cookie=\"NAME\"`"));
         }
         _ => {
-            return Err(Wrong::new(
+            let wrong = Wrong::new(
                 "expected \"round-robin\", \"least-requests\", \"two-choices\", \"peak-ewma\", \"random\" or \"hash\"",
-            ));
+            );
+            return Err(did_you_mean(wrong, word, METHODS.iter().copied()));
         }
     };
     Err(Wrong::new("this method has another name here").help(instead))
 }
+
+const METHODS: &[&str] = &["round-robin", "least-requests", "two-choices", "peak-ewma", "random", "hash"];
+
+/// The parts of a request by which `balance "hash"` may go. A colon stands before a name.
+const PARTS: &[&str] = &["client", "path", "target", "header:", "cookie:", "query:"];
 
 fn hash_by(word: &str) -> Result<HashBy, Wrong> {
     match word.split_once(':') {
@@ -289,10 +327,67 @@ fn hash_by(word: &str) -> Result<HashBy, Wrong> {
             let wrong = Wrong::new(
                 "expected \"client\", \"path\", \"target\", \"header:NAME\", \"cookie:NAME\" or \"query:NAME\"",
             );
-            let is_expression = word.contains(['.', '(', '[']);
-            Err(if is_expression { wrong.help("an expression is written as `key=`") } else { wrong })
+            Err(match hash_part(word) {
+                Some(help) => wrong.help(help),
+                None => wrong,
+            })
         }
     }
+}
+
+/// The suggestion for a part of the request that is not known.
+fn hash_part(word: &str) -> Option<String> {
+    let name_of = |start: &str| word.strip_prefix(start).filter(|name| is_token(name));
+    let quoted = |part: &str| Some(format!("write \"{part}\""));
+    // Variables of NGINX, with the names of fields, cookies and arguments behind them.
+    for (start, part) in [("$http_", "header:"), ("$cookie_", "cookie:"), ("$arg_", "query:")] {
+        if let Some(name) = name_of(start) {
+            let name = if part == "header:" { name.replace('_', "-") } else { name.to_owned() };
+            return quoted(&format!("{part}{name}"));
+        }
+    }
+    match word {
+        "$request_uri" | "uri" | "url" | "request-uri" | "request_uri" => return quoted("target"),
+        "$uri" | "url-path" => return quoted("path"),
+        "$remote_addr"
+        | "$binary_remote_addr"
+        | "ip"
+        | "client-ip"
+        | "client_ip"
+        | "client-address"
+        | "remote-addr"
+        | "remote_addr"
+        | "source"
+        | "src"
+        | "address" => return quoted("client"),
+        "$host" | "host" => return Some("write `key=\"http.host\"` in the place of `by`".to_owned()),
+        _ if word.contains(['.', '(', '[']) => return Some("an expression is written as `key=`".to_owned()),
+        _ => {}
+    }
+    let (kind, name) =
+        word.split_once([':', ' ', '=']).map_or((word, None), |(kind, name)| (kind, Some(name)));
+    let kind = kind.to_ascii_lowercase();
+    let part = match &*kind {
+        "arg" | "args" | "param" | "parameter" => "query:",
+        "field" | "headers" => "header:",
+        "cookies" => "cookie:",
+        kind => {
+            let bare = |part: &&'static str| part.trim_end_matches(':') == kind;
+            let near = || nearest(kind, PARTS.iter().map(|part| part.trim_end_matches(':')));
+            match PARTS.iter().copied().find(bare) {
+                Some(part) => part,
+                None => {
+                    let near = near()?;
+                    PARTS.iter().copied().find(|part| part.trim_end_matches(':') == near)?
+                }
+            }
+        }
+    };
+    let name = name.filter(|name| is_token(name)).unwrap_or("NAME");
+    Some(match part.ends_with(':') {
+        true => format!("did you mean \"{part}{name}\"?"),
+        false => format!("did you mean \"{part}\"?"),
+    })
 }
 
 /// Reads the expression that `balance "hash"` goes by.
