@@ -13,6 +13,7 @@ mod parameters;
 mod refusal;
 mod servers;
 mod status;
+mod unreadable;
 mod verification;
 
 pub use self::dashboard::serve_dashboard;

@@ -20,6 +20,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
+use super::unreadable::Explaining;
 use super::{LONGEST_REQUEST, PATIENCE, ServingFlag};
 
 /// A request with the rest of its body.
@@ -69,7 +70,7 @@ where
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
             .max_buf_size(LONGEST_REQUEST as usize)
-            .serve_connection(TokioIo::new(stream), service)
+            .serve_connection(TokioIo::new(Explaining::new(stream, asked.clone())), service)
     );
     let began = Instant::now();
     loop {
