@@ -69,6 +69,17 @@ pub enum AdminRequest {
     Configure(GivenConfiguration, oneshot::Sender<Result<(), ConfigurationRefusal>>),
 }
 
+impl AdminRequest {
+    /// Returns true if nobody waits for the answer any more.
+    pub fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Reload(answer) => answer.is_closed(),
+            Self::Status(answer) => answer.is_closed(),
+            Self::Configure(_, answer) => answer.is_closed(),
+        }
+    }
+}
+
 /// A configuration that came in a request.
 #[derive(Debug, Clone, Default)]
 pub struct GivenConfiguration {

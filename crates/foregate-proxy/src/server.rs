@@ -509,6 +509,8 @@ impl RunningServer {
                     continue;
                 }
                 Some(request) = self.requests.recv() => match request {
+                    // The request has waited behind other work, and its client has given up.
+                    request if request.is_abandoned() => continue,
                     AdminRequest::Reload(answer) => (ReloadCause::Asked, ReloadAnswer::Reload(answer)),
                     AdminRequest::Configure(given, answer) => {
                         if self.is_stale(&given) {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -157,6 +158,10 @@ async fn answer(stream: UnixStream, supervisor: &Rc<Supervisor>) -> io::Result<(
     let Ok(command) = serde_json::from_slice::<Value>(&line) else {
         return write(&mut stream, &refusal("expected one line such as {\"verb\":\"status\"}")).await;
     };
+    if has_gone(stream.get_ref()) {
+        tracing::info!(%command, "a command is dropped: its client has gone");
+        return Ok(());
+    }
     let answer = match command.get("verb").and_then(Value::as_str) {
         Some("status") => supervisor.status().await,
         Some("upgrade-status") => {
@@ -173,6 +178,13 @@ async fn answer(stream: UnixStream, supervisor: &Rc<Supervisor>) -> io::Result<(
         _ => refusal("known verbs are: status, upgrade, upgrade-status, abort, rollback"),
     };
     write(&mut stream, &answer).await
+}
+
+/// Returns true if the client has closed its connection. A client that only sends no more still waits for its answer.
+fn has_gone(stream: &UnixStream) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    let is_polled = poll(&mut polled, Some(&Timespec::default())).is_ok();
+    is_polled && polled.iter().any(|polled| polled.revents().contains(PollFlags::HUP))
 }
 
 fn abort(supervisor: &Rc<Supervisor>) -> Value {
@@ -227,4 +239,23 @@ async fn write(stream: &mut BufReader<UnixStream>, line: &Value) -> io::Result<(
 
 fn refusal(error: &str) -> Value {
     json!({ "ok": false, "error": error })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Shutdown;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_sends_no_more_has_not_gone() {
+        let (client, served) = std::os::unix::net::UnixStream::pair().unwrap();
+        served.set_nonblocking(true).unwrap();
+        let served = UnixStream::from_std(served).unwrap();
+        assert!(!has_gone(&served));
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(!has_gone(&served));
+        drop(client);
+        assert!(has_gone(&served));
+    }
 }
