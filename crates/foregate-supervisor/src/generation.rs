@@ -180,7 +180,7 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// Starts a process.
+    /// Starts a process. Its standard error is `stderr`, or that of the supervisor.
     ///
     /// # Errors
     ///
@@ -191,6 +191,7 @@ impl Generation {
         arguments: &[OsString],
         role: Role,
         events: &mpsc::UnboundedSender<Event>,
+        stderr: Option<Stdio>,
     ) -> io::Result<Rc<Self>> {
         let (ours, theirs) = channel::pair()?;
         let mut command = Command::new(binary.program());
@@ -199,6 +200,9 @@ impl Generation {
             .args(arguments)
             .stdin(Stdio::from(theirs))
             .env(SERVING_VARIABLE, number.to_string());
+        if let Some(stderr) = stderr {
+            command.stderr(stderr);
+        }
         for name in OF_THE_MAIN_PROCESS {
             command.env_remove(name);
         }

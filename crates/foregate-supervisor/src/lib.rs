@@ -12,6 +12,7 @@ mod binary;
 pub mod channel;
 pub mod client;
 mod control;
+mod diagnosis;
 pub mod exposition;
 mod gate;
 mod generation;

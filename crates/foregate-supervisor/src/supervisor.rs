@@ -204,12 +204,9 @@ impl Supervisor {
 
     /// Starts a process, which gets the sockets and the state.
     pub(crate) async fn start(&self, binary: &Binary, role: Role) -> io::Result<Rc<Generation>> {
-        let number = {
-            let mut state = self.state.borrow_mut();
-            state.next += 1;
-            state.next
-        };
-        let generation = Generation::start(number, binary, &self.options.arguments, role, &self.events)?;
+        let number = self.next_number();
+        let generation =
+            Generation::start(number, binary, &self.options.arguments, role, &self.events, None)?;
         let (sockets, items) = {
             let mut state = self.state.borrow_mut();
             if role != Role::Candidate {
@@ -228,7 +225,14 @@ impl Supervisor {
         Ok(generation)
     }
 
-    async fn begin(
+    /// The number of the next process that is started.
+    pub(crate) fn next_number(&self) -> u64 {
+        let mut state = self.state.borrow_mut();
+        state.next += 1;
+        state.next
+    }
+
+    pub(crate) async fn begin(
         &self,
         generation: &Generation,
         sockets: &[(HeldSocket, Rc<OwnedFd>)],

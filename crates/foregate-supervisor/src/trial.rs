@@ -13,6 +13,7 @@ use tokio::task::spawn_local;
 
 use crate::binary::Binary;
 use crate::channel::DESCRIPTORS_LIMIT;
+use crate::diagnosis::{AT_ONCE, last_words};
 use crate::gate::{Gate, Look, MemoryBounds, Reason, Side, Verdict};
 use crate::generation::{Exit, Generation, NoAnswer, Phase};
 use crate::protocol::{Order, Role};
@@ -206,7 +207,7 @@ impl Supervisor {
         let new = self.start(binary, Role::Candidate).await;
         let new = new.map_err(|error| Reason(format!("cannot start {}: {error}", binary.path.display())))?;
         *candidate = Some(Rc::clone(&new));
-        self.until_ready(&new).await?;
+        self.until_ready(&new, binary).await?;
         probe(&new).await?;
         let version = new.version.borrow().clone();
         let pid = new.pid.get();
@@ -256,16 +257,21 @@ impl Supervisor {
         })
     }
 
-    async fn until_ready(&self, new: &Generation) -> Result<(), Reason> {
+    async fn until_ready(&self, new: &Generation, binary: &Binary) -> Result<(), Reason> {
         let patience = READY_WITHIN.max(self.first_start().saturating_mul(READY_FACTOR));
         let mut ready = new.ready.subscribe();
-        tokio::select! {
-            ready = tokio::time::timeout(patience, ready.wait_for(|ready| *ready)) => match ready {
+        let exit = tokio::select! {
+            ready = tokio::time::timeout(patience, ready.wait_for(|ready| *ready)) => return match ready {
                 Ok(_) => Ok(()),
                 Err(_) => Err(Reason(format!("the new version hangs: it was not ready within {patience:?}"))),
             },
-            exit = new.ended() => Err(ended_early(exit, new.failure.take())),
-        }
+            exit = new.ended() => exit,
+        };
+        let failure = match new.failure.take() {
+            None if new.started.elapsed() < AT_ONCE => last_words(self, binary).await,
+            failure => failure,
+        };
+        Err(ended_early(exit, failure))
     }
 
     fn first_start(&self) -> Duration {
@@ -394,8 +400,8 @@ impl Supervisor {
     }
 }
 
-/// The reason if a new version ends before it is ready. `failure` is its own report, which it may not have made: a panic
-/// or a signal may have ended it, or it may be too old.
+/// The reason if a new version ends before it is ready. `failure` is its own report or the end of its standard error. It may
+/// have neither: a signal may have ended it.
 fn ended_early(exit: Exit, failure: Option<String>) -> Reason {
     Reason(match failure {
         Some(failure) => format!("the new version ended with {exit} before it was ready: {failure}"),
