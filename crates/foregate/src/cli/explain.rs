@@ -163,6 +163,12 @@ impl Explain {
             }
             Err(error) => {
                 complain(&format!("{}: {error}", self.url));
+                if self.url.starts_with('/') {
+                    complain(&format!(
+                        "  help: write the host as well, such as `http://www.example.com{}`",
+                        self.url
+                    ));
+                }
                 return Outcome::Usage;
             }
         };

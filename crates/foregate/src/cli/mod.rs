@@ -202,11 +202,20 @@ fn with_advice(mut error: clap::Error) -> clap::Error {
         }
         return error;
     }
-    let file = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(name)) if name.ends_with(".kdl") || name.ends_with(".json") => name.clone(),
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidArg) else { return error };
+    let is_first = std::env::args().nth(1).as_ref() == Some(name);
+    let advice = match &**name {
+        file if file.ends_with(".kdl") || file.ends_with(".json") => {
+            format!("a configuration is named by `-c {file}`")
+        }
+        "-c" | "--config" if is_first => {
+            "a verb comes first: `foregate run -c FILE` starts the proxy, `foregate check -c FILE` checks the file"
+                .to_owned()
+        }
+        "-s" if is_first => "`foregate reload` takes a new configuration; SIGTERM stops the proxy".to_owned(),
+        file if file.ends_with(".log") => format!("a log is named by `--log {file}`"),
         _ => return error,
     };
-    let advice = format!("a configuration is named by `-c {file}`");
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     error
 }
@@ -221,6 +230,22 @@ const VERBS_ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["restart"],
         "`foregate reload` takes a new configuration, `foregate upgrade` a new version; neither loses a connection",
+    ),
+    (
+        &["file-server", "files", "static", "http-server"],
+        "`foregate run --files FOLDER` serves the files of a folder",
+    ),
+    (
+        &["hash-password", "htpasswd", "passwd"],
+        "`htpasswd -nB NAME`, a tool of Apache, makes hashes of passwords",
+    ),
+    (
+        &["dashboard", "ui", "web"],
+        "the key `dashboard \"127.0.0.1:9146\"` of the configuration serves a page; `foregate top` shows the figures here",
+    ),
+    (
+        &["metrics", "stats"],
+        "the key `metrics \"127.0.0.1:9145\"` of the configuration serves metrics; `foregate top` shows the figures here",
     ),
     (&["validate", "configtest", "lint", "verify"], "`foregate check` checks the configuration"),
     (&["format"], "`foregate fmt` formats configuration files"),

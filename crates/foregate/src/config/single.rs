@@ -21,9 +21,7 @@ use super::domains::Domains;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SingleError {
     /// The text is not the URL of an origin server.
-    #[error(
-        "`{0}` is not an origin: write http://HOST:PORT, https://HOST:PORT or h2c://HOST:PORT, without a path"
-    )]
+    #[error("`{0}` is not an origin: {advice}", advice = origin_advice(.0))]
     Origin(String),
     /// The origins have different schemes.
     #[error("all origins must have the same scheme")]
@@ -144,6 +142,22 @@ pub fn origin(url: &str) -> Result<(&str, ServerAddress), SingleError> {
     read_origin(url).ok_or_else(|| SingleError::Origin(url.to_owned()))
 }
 
+/// The advice for a text that is not the URL of an origin: the URL that was probably meant, or the form.
+fn origin_advice(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix(':').unwrap_or(authority) {
+        port if port.parse::<u16>().is_ok() => format!("127.0.0.1:{port}"),
+        _ => authority.to_owned(),
+    };
+    let meant = format!("{scheme}://{host}");
+    match read_origin(&meant) {
+        Some(_) if rest.len() > authority.len() => format!("write {meant}, without a path"),
+        Some(_) => format!("write {meant}"),
+        None => "write http://HOST:PORT, https://HOST:PORT or h2c://HOST:PORT, without a path".to_owned(),
+    }
+}
+
 fn read_origin(url: &str) -> Option<(&str, ServerAddress)> {
     let (scheme, rest) = url.split_once("://")?;
     let port = match scheme {
@@ -159,6 +173,21 @@ fn read_origin(url: &str) -> Option<(&str, ServerAddress)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_origin_without_its_scheme_gets_the_url_that_was_meant() {
+        for (text, advice) in [
+            ("localhost:3000", "write http://localhost:3000"),
+            ("3000", "write http://127.0.0.1:3000"),
+            (":3000", "write http://127.0.0.1:3000"),
+            ("https://a.test/x", "write https://a.test, without a path"),
+            ("ftp://a.test", "write http://HOST:PORT, https://HOST:PORT or h2c://HOST:PORT, without a path"),
+            ("", "write http://HOST:PORT, https://HOST:PORT or h2c://HOST:PORT, without a path"),
+        ] {
+            let error = origin(text).unwrap_err().to_string();
+            assert_eq!(error, format!("`{text}` is not an origin: {advice}"));
+        }
+    }
 
     #[test]
     fn origins_are_urls_without_a_path() {
