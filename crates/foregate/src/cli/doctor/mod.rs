@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, print, print_json};
-use crate::config;
+use crate::config::{self, ProblemReport, Warnings};
 
 #[derive(Debug, Args)]
 #[command(
@@ -107,9 +107,10 @@ fn load(
     pipeline: &Arc<Pipeline>,
     findings: &mut Vec<Finding>,
 ) -> Option<foregate_proxy::configuration::Settings> {
-    match config::load(path, pipeline) {
-        Ok(settings) => {
+    match config::load_and_warn(path, pipeline) {
+        Ok((settings, warnings)) => {
             findings.push(Finding::ok("configuration", format!("{} is valid", path.display())));
+            findings.extend(warned(path, &warnings));
             Some(settings)
         }
         Err(refused) => {
@@ -123,6 +124,32 @@ fn load(
             None
         }
     }
+}
+
+/// The warnings of the check, such as those about certificates.
+fn warned(path: &Path, warnings: &Warnings) -> Vec<Finding> {
+    /// The most warnings that are shown.
+    const SHOWN: usize = 10;
+    let shown = warnings.shown();
+    let finding = |report: &ProblemReport<'_>| {
+        let place = match (&report.file, report.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}: "),
+            _ => String::new(),
+        };
+        Finding {
+            verdict: Verdict::Warning,
+            subject: "configuration",
+            text: format!("{place}{}", report.message),
+            help: report.help.map(ToOwned::to_owned),
+        }
+    };
+    let mut findings: Vec<_> = shown.iter().take(SHOWN).map(finding).collect();
+    if shown.len() > SHOWN {
+        let more = format!("there are {} more warnings", shown.len() - SHOWN);
+        let help = format!("`foregate check -c {}` shows all", path.display());
+        findings.push(Finding::warning("configuration", more, help));
+    }
+    findings
 }
 
 fn text(findings: &[Finding]) -> String {
