@@ -156,6 +156,13 @@ impl Asker for ClientAsks<'_, '_> {
         if upload.is_done() { Poll::Ready(!upload.gave_up()) } else { Poll::Pending }
     }
 
+    fn awaits_body(&self) -> bool {
+        let upload = &self.down.upload;
+        // A client that waits for a 100 waits for the origin.
+        let expects = self.request.expect_continue && upload.moved == 0;
+        !upload.is_done() && upload.waiting == WaitingFor::Source && !expects
+    }
+
     fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
-use self::hanging::has_another_attempt;
+use self::hanging::{HeadWait, has_another_attempt};
 use super::admission::enter;
 use super::attempts::Attempts;
 use super::authentication;
@@ -62,6 +62,11 @@ pub trait Asker {
     /// Ready with true once the origin has the whole body, and with false if it will never get all of
     /// it; pending while more of the body has to be moved.
     fn body_is_whole(&self) -> Poll<bool>;
+
+    /// Returns true if the origin has all of the body so far, and the rest has to come from elsewhere.
+    fn awaits_body(&self) -> bool {
+        false
+    }
 
     /// Waits for the deadline that applies now. It is polled when nothing can be moved.
     fn poll_deadline(
@@ -118,15 +123,6 @@ pub struct Ask<'a> {
     pub(super) look_at: u32,
     /// True if the request was sent to a second server as well, because the first one may hang.
     pub(super) is_doubled: bool,
-}
-
-/// The result of waiting for the head of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HeadWait {
-    /// The head is there.
-    Arrived,
-    /// The server may hang, and the request may be sent to a second server as well.
-    InDoubt,
 }
 
 /// The place of a request among those in flight to an upstream.

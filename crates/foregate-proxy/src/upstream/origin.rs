@@ -129,6 +129,11 @@ impl Origin {
         self.in_flight.answered();
     }
 
+    /// Changes whether the request waits for its response, before that has begun.
+    pub(super) fn set_waiting(&mut self, waits: bool, now: Instant) {
+        self.in_flight.set_waiting(waits, now);
+    }
+
     /// Makes an HTTP/1 connection serve one client connection alone.
     pub(super) fn belongs_to(&mut self, own: Option<&Arc<OwnConnections>>) {
         if let (Some(own), Some(made)) = (own, &mut self.made) {

@@ -208,10 +208,14 @@ impl ServerRecord {
 
     /// Counts a request for as long as the result lives.
     pub(super) fn enter(self: &Arc<Self>, now: Instant) -> DialingRequest {
+        self.begin_waiting(now);
+        DialingRequest(Some(Arc::clone(self)))
+    }
+
+    fn begin_waiting(&self, now: Instant) {
         if self.load.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
             self.load.waiting_since.store(self.pace.millis(now), Ordering::Relaxed);
         }
-        DialingRequest(Some(Arc::clone(self)))
     }
 
     /// Counts a connection for as long as the result lives.
@@ -228,7 +232,8 @@ impl ServerRecord {
 pub(super) struct Load {
     /// The number of requests whose final response has not begun.
     waiting: AtomicU32,
-    /// The number of requests whose final response has begun, such as downloads and tunnels.
+    /// The number of the other requests: those whose final response has begun, such as downloads and tunnels, and those whose
+    /// clients are slow in sending the body.
     answered: AtomicU32,
     /// The time since which requests have been waiting, in milliseconds of [`Pace`].
     waiting_since: AtomicU64,
@@ -291,6 +296,17 @@ impl InFlight {
         {
             record.load.answered.fetch_add(1, Ordering::Relaxed);
             record.load.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes whether the request waits for its response. It does not while the server has only a part of its body.
+    pub(super) fn set_waiting(&mut self, waits: bool, now: Instant) {
+        if !waits {
+            self.answered();
+        } else if let Some(record) = self.record.as_ref().filter(|_| self.is_answered) {
+            record.begin_waiting(now);
+            record.load.answered.fetch_sub(1, Ordering::Relaxed);
+            self.is_answered = false;
         }
     }
 }
@@ -409,6 +425,7 @@ mod tests {
         download.answered();
         assert_eq!((record.load.get(), record.load.waiting()), (1, 0));
         assert_eq!(record.silence(now + 9 * second), Duration::ZERO);
+        download.set_waiting(false, now);
         let waiting = record.enter(now + 9 * second);
         assert_eq!((record.load.get(), record.load.waiting()), (2, 1));
         assert!(record.silence(now + 10 * second) < second * 2, "it waits for a second");

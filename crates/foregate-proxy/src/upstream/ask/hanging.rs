@@ -3,13 +3,22 @@
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use super::{Ask, Asker, HeadWait};
+use super::{Ask, Asker};
 use crate::error::Error;
 use crate::upstream::attempts::Attempts;
 use crate::upstream::judging::look_again;
 use crate::upstream::members::Upstream;
 use crate::upstream::origin::Origin;
 use crate::upstream::retry::{RetryCause, Rules};
+
+/// The result of waiting for the head of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadWait {
+    /// The head is there.
+    Arrived,
+    /// The server may hang, and the request may be sent to a second server as well.
+    InDoubt,
+}
 
 /// Returns true if another attempt may follow one that fails with `error`.
 pub(super) fn has_another_attempt(
@@ -50,7 +59,9 @@ impl Ask<'_> {
             ready!(asker.poll_until(cx, look_at));
             let now = self.upstream.clock.now();
             self.look_at = next_look(self.began, now, look_again(now.saturating_duration_since(self.began)));
-            let Some(server) = self.attempts.last() else { continue };
+            let awaits_body = asker.awaits_body();
+            self.origin.iter_mut().for_each(|origin| origin.set_waiting(!awaits_body, now));
+            let Some(server) = self.attempts.last().filter(|_| !awaits_body) else { continue };
             let hangs = self.upstream.judge.hangs(server, now);
             if self.origin.as_ref().is_none_or(Origin::has_begun) {
                 continue;

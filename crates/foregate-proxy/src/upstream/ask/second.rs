@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use foregate_wire::BodyLength;
 
-use super::hanging::next_look;
-use super::{Ask, Asker, HeadWait};
+use super::hanging::{HeadWait, next_look};
+use super::{Ask, Asker};
 use crate::error::{Error, Side};
 use crate::time::clock;
 use crate::upstream::hedge::{Hedged, HedgedAttempt};
