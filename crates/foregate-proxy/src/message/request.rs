@@ -146,14 +146,17 @@ impl Request {
         authority.clone_into(&mut self.origin_authority);
     }
 
-    /// Changes the request for another upstream; [`return_to`](Self::return_to) restores it.
-    pub fn divert(&mut self, to: &settings::Elsewhere) {
-        Edits::shared(&to.edits).apply(self);
-        if let Some(host) = &to.host {
-            self.origin_authority = host.to_string();
+    /// Changes the request for another upstream, reached by way of others or directly; [`return_to`](Self::return_to)
+    /// restores it. A host is meant for one upstream, so only the last one counts.
+    pub fn divert(&mut self, ways: &[settings::Elsewhere]) {
+        for to in ways {
+            Edits::shared(&to.edits).apply(self);
+            if let Some(path) = &to.path {
+                self.target.replace(path);
+            }
         }
-        if let Some(path) = &to.path {
-            self.target.replace(path);
+        if let Some(host) = ways.last().and_then(|to| to.host.as_ref()) {
+            self.origin_authority = host.to_string();
         }
     }
 

@@ -4,6 +4,7 @@
 //! This module knows no client and no exchange: an [`Asker`] provides the request and moves its
 //! body. Interim responses are events.
 
+mod choice;
 mod hanging;
 mod second;
 
@@ -19,7 +20,6 @@ use self::hanging::{HeadWait, has_another_attempt};
 use super::admission::enter;
 use super::attempts::Attempts;
 use super::authentication;
-use super::balance::BalancedRequest;
 use super::judging::LOOK_AGAIN;
 use super::members::{ActiveRequest, Upstream};
 use super::opening::OpeningTerms;
@@ -208,10 +208,7 @@ impl<'a> Ask<'a> {
     /// The error of the last attempt. [`Error::is_before_sending`] and
     /// [`Error::is_before_response`] tell if the caller may repeat the request.
     pub async fn answer<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
-        if self.attempts.made() == 0
-            && let Some(rules) = &mut self.rules
-            && rules.pass_over(self.upstream, clock::now())
-        {
+        if self.attempts.made() == 0 && self.passes_over(asker) {
             self.enter_next();
         }
         loop {
@@ -313,7 +310,7 @@ impl<'a> Ask<'a> {
             return origin.send_head(request, &self.upstream.settings).await;
         }
         let present = request.present();
-        diversions.iter().for_each(|to| request.divert(to));
+        request.divert(diversions);
         let sent = origin.send_head(request, &self.upstream.settings).await;
         request.return_to(present);
         sent
@@ -366,26 +363,6 @@ impl<'a> Ask<'a> {
                 Err(error)
             }
         }
-    }
-
-    /// Begins the next attempt, as [`Attempts::begin`]. The choice of a server depends on the request as this upstream gets
-    /// it.
-    fn begin_attempt(
-        &mut self,
-        request: &mut Request,
-        bound: Option<usize>,
-        now: Instant,
-    ) -> Option<(usize, bool)> {
-        let (upstream, client) = (self.upstream, self.terms.behalf);
-        let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
-        if diversions.is_empty() || self.attempts.last().is_some() {
-            return self.attempts.begin(upstream, BalancedRequest { request, client }, bound, now);
-        }
-        let present = request.present();
-        diversions.iter().for_each(|to| request.divert(to));
-        let begun = self.attempts.begin(upstream, BalancedRequest { request, client }, bound, now);
-        request.return_to(present);
-        begun
     }
 
     /// Gets a connection to a server. The second value is `Some` if the attempt was given up before it had a

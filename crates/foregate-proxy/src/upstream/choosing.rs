@@ -157,10 +157,20 @@ impl ServerPicker {
 
     /// The server that the client's session is bound to, if it can take the request.
     pub(super) fn server_of_session(&self, asked: &BalancedRequest<'_>, now: Instant) -> Option<usize> {
+        let number = self.bound_by_cookie(asked)?;
+        self.admit(number, now).then_some(number)
+    }
+
+    /// Returns true if [`Self::server_of_session`] would find a server.
+    pub(super) fn has_session(&self, asked: &BalancedRequest<'_>, now: Instant) -> bool {
+        self.bound_by_cookie(asked).is_some_and(|number| self.is_up(number, now))
+    }
+
+    /// The server that the client's cookie names, unless that is out or full.
+    fn bound_by_cookie(&self, asked: &BalancedRequest<'_>) -> Option<usize> {
         let number = self.sticky.as_ref()?.server(&asked.request.head.headers)?;
         let server = self.servers.get(number)?;
-        let may = server.record.order() != Order::Down && server.has_room();
-        (may && self.admit(number, now)).then_some(number)
+        (server.record.order() != Order::Down && server.has_room()).then_some(number)
     }
 
     /// A predicate for the preferred servers: those that satisfy `may` and have the lowest rank among
@@ -276,9 +286,9 @@ impl ServerPicker {
         self.servers.get(server).is_some_and(|server| server.record.is_up(now))
     }
 
-    /// Returns true if any server counts as up, or is due for a trial.
-    pub fn is_any_up(&self, now: Instant) -> bool {
-        self.servers.iter().any(|server| server.record.is_up(now))
+    /// Returns true if any server takes new requests: it is up or due for a trial, does not drain, and has room.
+    pub fn takes_requests(&self, now: Instant) -> bool {
+        self.servers.iter().any(|server| server.record.is_up(now) && server.is_open())
     }
 
     fn admit(&self, server: usize, now: Instant) -> bool {

@@ -139,19 +139,16 @@ impl<'a> Rules<'a> {
         })
     }
 
-    /// The upstream that a rule names; `None` if it is down as well.
+    /// The upstream that a rule names; `None` if it has no server for a request either.
     fn other(&self, elsewhere: &Elsewhere, now: Instant) -> Option<&'a Arc<Upstream>> {
         let other = self.others.iter().find(|other| other.settings.name == elsewhere.upstream);
-        other.filter(|other| other.picker.is_any_up(now))
+        other.filter(|other| other.picker.takes_requests(now))
     }
 
-    /// Chooses another upstream for the first attempt, if no server of this one is up and a rule sends failed
+    /// Chooses another upstream for the first attempt, because no server of this one takes requests, if a rule sends failed
     /// connections to the other one. Returns true if it did. This needs no budget, because the request still causes
     /// only one attempt.
     pub fn pass_over(&mut self, upstream: &Upstream, now: Instant) -> bool {
-        if upstream.picker.is_any_up(now) {
-            return false;
-        }
         let found = self.rules.iter().enumerate().find_map(|(number, rule)| {
             let elsewhere = rule.elsewhere.as_ref().filter(|_| rule.on.connect && rule.attempts > 0)?;
             Some((number, elsewhere, self.other(elsewhere, now)?))

@@ -104,7 +104,7 @@ impl<'a> Ask<'a> {
             spans
         });
         let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
-        diversions.iter().for_each(|to| request.divert(to));
+        request.divert(diversions);
         let terms = OpeningTerms { fresh: false, ..self.terms };
         Some(HedgedAttempt::begin(self.upstream, server, terms, request, spans))
     }

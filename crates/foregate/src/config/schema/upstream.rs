@@ -262,7 +262,7 @@ pub(super) const RETRY_PROPS: &[Prop] = &[
         usage: "NAME",
         required: false,
         default: "",
-        about: "The upstream that gets the retries; from then on, its own rules apply. If no server of the present upstream is up and `on` has `connect`, requests go to the other upstream at once, and do not use up `retry-budget`. Without this property: the next server of the present upstream.",
+        about: "The upstream that gets the retries; from then on, its own rules apply. If no server of the present upstream takes new requests, because each is down, draining or full, and `on` has `connect`, requests go to the other upstream at once, and do not use up `retry-budget`. Without this property: the next server of the present upstream.",
     },
 ];
 
