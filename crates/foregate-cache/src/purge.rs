@@ -7,11 +7,12 @@
 
 mod record;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::key::{Key, ResponseAddress, address, site, site_of};
 use crate::object::Object;
@@ -25,7 +26,8 @@ const MAX_PREFIXES: usize = 1000;
 /// everything older. Floors of addresses are replaced by purges of their sites: any client can set them by
 /// unsafe requests, and one site must not empty the cache of another.
 const MAX_FLOORS: usize = 1 << 17;
-/// A sweep should begin after this many purges, long before there are [`MAX_FLOORS`].
+/// A sweep should begin after this many purges, long before there are [`MAX_FLOORS`]. Sweeps also forget purges that only a fetch
+/// older than so many may need: its response is not stored.
 const SWEEP_AFTER: u64 = MAX_FLOORS as u64 / 4;
 
 /// The number of the latest purge at some moment.
@@ -109,6 +111,36 @@ pub struct Floors {
     tables: RwLock<Tables>,
     /// The lowest number of the objects in the tiers that sweeps do not look through, plus 1. 0 without such objects.
     kept: AtomicU64,
+    under_way: Arc<FetchNumbers>,
+}
+
+/// The numbers of the latest purge when each fetch under way began, with the number of fetches.
+type FetchNumbers = Mutex<BTreeMap<u64, usize>>;
+
+/// A fetch under way, from [`Floors::begin_fetch`]. While it lasts, purges that may concern its response are not forgotten.
+#[derive(Debug)]
+pub struct FetchUnderWay {
+    sequence: Sequence,
+    all: Arc<FetchNumbers>,
+}
+
+impl FetchUnderWay {
+    /// The number of the latest purge when the fetch began.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+}
+
+impl Drop for FetchUnderWay {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        if let Some(count) = all.get_mut(&self.sequence.0) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.sequence.0);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -140,9 +172,18 @@ struct Prefix {
 }
 
 impl Floors {
-    /// The number of the latest purge. Callers read it before a request goes to the origin.
+    /// The number of the latest purge.
     pub fn begin(&self) -> Sequence {
         Sequence(self.latest.load(Ordering::Acquire))
+    }
+
+    /// Begins a fetch. Callers do so before a request goes to the origin, and keep the result until the response is stored.
+    pub fn begin_fetch(&self) -> FetchUnderWay {
+        let mut all = self.under_way.lock();
+        // Read under the lock: a sweep either knows of this fetch, or has ended before the number was read.
+        let sequence = self.begin();
+        *all.entry(sequence.0).or_default() += 1;
+        FetchUnderWay { sequence, all: Arc::clone(&self.under_way) }
     }
 
     /// Purges, at once and in every tier. The result is the number of the purge.
@@ -207,7 +248,7 @@ impl Floors {
         let Some(located) = ResponseAddress::read(text) else { return true };
         let tables = self.tables.read();
         let hard = &tables.hard;
-        hard.floor_of_place(key, &located).max(hard.latest_tag) > sequence.0
+        sequence.0 < tables.swept || hard.floor_of_place(key, &located).max(hard.latest_tag) > sequence.0
     }
 
     /// Returns whether an object may still be stored: no forgotten purge can concern it.
@@ -221,6 +262,11 @@ impl Floors {
     pub(crate) fn forget(&self, until: Sequence) {
         let kept = self.kept.load(Ordering::Acquire).checked_sub(1);
         let until = Sequence(kept.map_or(until.0, |kept| until.0.min(kept)));
+        // Locked until the end, so that no fetch begins meanwhile with a lower number.
+        let under_way = self.under_way.lock();
+        let oldest = self.begin().0.saturating_sub(SWEEP_AFTER);
+        let needed = under_way.keys().next().map_or(u64::MAX, |first| oldest.max(*first));
+        let until = Sequence(until.0.min(needed));
         let tables = &mut *self.tables.write();
         let highest = tables.hard.forget(until.0).max(tables.soft.forget(until.0));
         tables.swept = tables.swept.max(highest);

@@ -44,7 +44,7 @@ pub struct AnsweredRequest<'a> {
 pub enum NotStored {
     /// The response answers a HEAD.
     Method,
-    /// The status is interim, 206, 304, or above 599; or it is unknown, and the response has `must-understand`.
+    /// The status is interim, 206, 304, 428, 429, 431, 511, or above 599; or it is unknown, and the response has `must-understand`.
     Status,
     /// `no-store`.
     NoStore,
@@ -95,7 +95,7 @@ pub fn store(
     if asked.demands.head {
         return Err(NotStored::Method);
     }
-    if !(200..600).contains(&response.status) || matches!(response.status, 206 | 304) {
+    if !(200..600).contains(&response.status) || is_never_stored(response.status) {
         return Err(NotStored::Status);
     }
     let mut headers = response.headers.clone();
@@ -155,6 +155,11 @@ fn permitted(demands: &Demands, status: u16, control: &ResponseControl) -> Resul
         return Err(NotStored::Authorization);
     }
     Ok(())
+}
+
+/// Returns whether the status is that of a part of a response or of a validation, or speaks of one client alone (RFC 6585).
+pub fn is_never_stored(status: u16) -> bool {
+    matches!(status, 206 | 304 | 428 | 429 | 431 | 511)
 }
 
 /// Returns whether a status is one of RFC 9110 with caching rules that this cache fully implements, for

@@ -13,7 +13,7 @@ use crate::body::Body;
 use crate::key::Key;
 use crate::moment::CacheTime;
 use crate::object::Object;
-use crate::purge::Sequence;
+use crate::purge::{FetchUnderWay, Sequence};
 use crate::store::NotStored;
 use crate::stored::StoredHead;
 
@@ -173,11 +173,23 @@ pub struct Lead {
     announced: Option<u64>,
     whole: bool,
     ended: bool,
+    /// Keeps the purges that may concern the response.
+    fetch: Option<FetchUnderWay>,
 }
 
 impl Lead {
     pub(super) fn new(flight: Arc<Flight>, shared: Arc<FlightsShared>, key: Key, address: Key) -> Self {
-        Self { flight, shared, key, variant: None, address, announced: None, whole: true, ended: false }
+        Self {
+            flight,
+            shared,
+            key,
+            variant: None,
+            address,
+            announced: None,
+            whole: true,
+            ended: false,
+            fetch: None,
+        }
     }
 
     /// The key of the fetch.
@@ -193,10 +205,10 @@ impl Lead {
         follow
     }
 
-    /// Records the number of the latest purge when the request goes to the origin. Purges with higher numbers apply
-    /// to the response.
-    pub fn begin(&self, sequence: Sequence) {
-        self.flight.state.lock().sequence = Some(sequence);
+    /// Records that the request goes to the origin. Purges since `fetch` has begun apply to the response.
+    pub fn begin(&mut self, fetch: FetchUnderWay) {
+        self.flight.state.lock().sequence = Some(fetch.sequence());
+        self.fetch = Some(fetch);
     }
 
     /// Sets the head for the leader's own client, which may get fields that other clients do not get. To be called

@@ -135,6 +135,10 @@ fn each_refusal_has_its_reason() {
     let many_names = (0..40).map(|number| format!("n{number}")).collect::<Vec<_>>().join(",");
     let rows: &[(u16, Fields<'_>, NotStored)] = &[
         (206, &[("Cache-Control", "max-age=9"), ("Content-Range", "bytes 0-1/2")], NotStored::Status),
+        (428, &[("Cache-Control", "max-age=9")], NotStored::Status),
+        (429, &[("Cache-Control", "max-age=9")], NotStored::Status),
+        (431, &[("Cache-Control", "max-age=9")], NotStored::Status),
+        (511, &[("Cache-Control", "max-age=9")], NotStored::Status),
         (304, &[("Cache-Control", "max-age=9")], NotStored::Status),
         (600, &[("Cache-Control", "max-age=9")], NotStored::Status),
         (199, &[("Cache-Control", "max-age=9")], NotStored::Status),

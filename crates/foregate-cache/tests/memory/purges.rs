@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use foregate_cache::{Purge, Strength, Tag};
+use foregate_cache::{FetchUnderWay, Purge, Strength, Tag};
 
 const PATHS: [&str; 8] = ["/", "/img/a", "/img/a?x=1", "/img/ab", "/img/", "/img?x", "/im", "/other"];
 
@@ -90,6 +90,50 @@ fn a_fetch_that_began_before_a_purge_is_not_stored() {
     assert!(memory.floors().is_empty());
     assert!(!memory.insert(make(early), NOW));
     assert!(memory.insert(make(memory.floors().begin()), NOW));
+}
+
+/// Sweeps keep the purges that may concern the response of a fetch under way, and no others.
+#[test]
+fn purges_are_kept_for_fetches_under_way() {
+    let (memory, uri) = (memory(1 << 20), uri("a", "/"));
+    let sweep = || {
+        let mut sweep = memory.begin_sweep();
+        while memory.sweep(&mut sweep) {}
+    };
+    let text = text(&uri);
+    let concerned = |fetch: &FetchUnderWay| {
+        memory.floors().may_concern(text.key(&secret()), text.as_bytes(), fetch.sequence())
+    };
+    let store = |fetch: &FetchUnderWay| {
+        memory.insert(object(&uri, head(&HeaderList::new(), &[]), body(1), fetch.sequence()), NOW)
+    };
+    let first = memory.floors().begin_fetch();
+    memory.floors().purge(&Purge::Tag(Tag::new(b"other")), Strength::Hard);
+    let second = memory.floors().begin_fetch();
+    memory.floors().purge(&Purge::Prefix(&self::uri("b", "/")), Strength::Hard);
+    sweep();
+    assert!(concerned(&first), "its tags are not known");
+    assert!(!concerned(&second));
+    assert!(store(&first) && store(&second));
+    memory.floors().purge(&Purge::Prefix(&uri), Strength::Hard);
+    sweep();
+    assert!(concerned(&second));
+    assert!(!store(&first) && !store(&second));
+    drop(first);
+    sweep();
+    assert_eq!(memory.floors().len(), 2, "those after the second fetch has begun");
+    drop(second);
+    sweep();
+    assert!(memory.floors().is_empty());
+    // A fetch that lasts longer than 32,768 purges does not keep them all, and is not stored.
+    let third = memory.floors().begin_fetch();
+    assert!(!concerned(&third));
+    for number in 0..40_000 {
+        memory.floors().purge(&Purge::Tag(Tag::new(format!("{number}").as_bytes())), Strength::Hard);
+    }
+    sweep();
+    assert_eq!(memory.floors().len(), 1 << 15);
+    assert!(concerned(&third) && !store(&third));
 }
 
 #[test]

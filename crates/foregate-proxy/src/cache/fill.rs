@@ -295,8 +295,9 @@ impl Fill {
         let mut asks = FillAsks::new(std::mem::take(&mut self.request), self.times.first_byte);
         loop {
             // Taken before the request is sent: the response must be subject to every purge from here on.
-            let sequence = self.cache.store.floors().begin();
-            self.lead.begin(sequence);
+            let fetch = self.cache.store.floors().begin_fetch();
+            let sequence = fetch.sequence();
+            self.lead.begin(fetch);
             let sent = self.cache.now();
             self.cache.metrics.cache.fetches.inc();
             let mut ask = Ask::new(&upstream, terms);
@@ -326,8 +327,9 @@ impl Fill {
     async fn ask_reserve(mut self) -> Option<Self> {
         let Some(reserve) = &self.cache.reserve else { return Some(self) };
         // The response is subject to every purge from here on, whether the reserve knows of the purge or not.
-        let sequence = self.cache.store.floors().begin();
-        self.lead.begin(sequence);
+        let fetch = self.cache.store.floors().begin_fetch();
+        let sequence = fetch.sequence();
+        self.lead.begin(fetch);
         let Some(found) = reserve.get(&self.text, &self.fields).await else { return Some(self) };
         let now = self.cache.time();
         let Some(object) = found.object(&self.cache.secret, &self.fields, sequence, now) else {

@@ -73,8 +73,9 @@ impl Fill {
         };
         request.head.headers.remove_name(SHIELD_FIELD);
         request.head.headers.push(SHIELD_FIELD, field.as_bytes());
-        let sequence = self.cache.store.floors().begin();
-        self.lead.begin(sequence);
+        let fetch = self.cache.store.floors().begin_fetch();
+        let sequence = fetch.sequence();
+        self.lead.begin(fetch);
         let sent = self.cache.now();
         let terms = OpeningTerms {
             fresh: false,

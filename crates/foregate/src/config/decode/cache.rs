@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foregate_cache::{ExtensionRule, Parameters, SetCookie, StatusLifetime};
+use foregate_cache::{ExtensionRule, Parameters, SetCookie, StatusLifetime, is_never_stored};
 use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Place, Problem};
 use foregate_module::{Condition, PhaseId};
@@ -298,7 +298,12 @@ fn statuses(value: &Value<'_>) -> Result<RangeInclusive<u16>, Wrong> {
             None => one(text).map(|status| status..=status),
         },
     };
-    range.filter(|range| !range.is_empty()).ok_or_else(wrong)
+    let range = range.filter(|range| !range.is_empty()).ok_or_else(wrong)?;
+    if range.clone().all(is_never_stored) {
+        return Err(Wrong::new(format!("responses with the status {text} are never stored"))
+            .help("leave out this `ttl`"));
+    }
+    Ok(range)
 }
 
 fn parameters(decoder: &mut Decoder<'_>, item: Item<'_>) -> Parameters {
