@@ -11,8 +11,8 @@ use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
     AccessLogSettings, CacheStore, CompareSamples, DashboardSettings, EngineChoice, Fallback, Files, Limits,
-    Listen, MEMORY_PER_WORKER, PassedNames, ProcessUser, RoutePlan, ShieldSettings, Timeouts, TraceExport,
-    UpstreamSettings,
+    Listen, LogTarget, MEMORY_PER_WORKER, PassedNames, ProcessUser, RoutePlan, ShieldSettings, Timeouts,
+    TraceExport, UpstreamSettings,
 };
 
 /// One complete, validated configuration.
@@ -75,7 +75,7 @@ pub struct Settings {
     /// The settings of the folder with samples of differences.
     pub compare_samples: Arc<CompareSamples>,
     /// The log files of modules, each once; [`foregate_module::LogId`] is a place in this list.
-    pub logs: Vec<PathBuf>,
+    pub logs: Vec<LogTarget>,
     /// The files that these settings were read from, each once. When one changes, the settings have to be loaded again.
     pub watched: Vec<PathBuf>,
 }

@@ -235,7 +235,7 @@ impl Config {
         }
         self.access_logs = access_logs;
         let logs = self.settings.logs.iter();
-        let logs = logs.map(|path| open("log", &LogTarget::file(path), &metrics.module_log_dropped));
+        let logs = logs.map(|target| open("log", target, &metrics.module_log_dropped));
         self.logs = logs.collect::<io::Result<_>>()?;
         Ok(())
     }

@@ -11,8 +11,8 @@ use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
 use foregate_proxy::settings::{
-    AccessLogSettings, Action, Listen, ListenAddress, Route, RoutePlan, ServerSettings, SiteOptions,
-    UpstreamSettings,
+    AccessLogSettings, Action, Listen, ListenAddress, LogTarget, Route, RoutePlan, ServerSettings,
+    SiteOptions, UpstreamSettings,
 };
 
 use crate::steps::steps;
@@ -63,7 +63,7 @@ pub fn start(queue: usize) -> Front {
     settings.listeners.push(Listen::new(ListenAddress::Tcp(address)));
     settings.metrics = Some(metrics);
     settings.access_logs.push(AccessLogSettings::json(log.clone()));
-    settings.logs = vec![lines.clone()];
+    settings.logs = vec![LogTarget::file(&lines)];
     settings.upstreams = vec![upstream("echo", echo()), upstream("silent", silent_address)];
     settings.sites = sites.build();
     // The proxy runs until the process ends.

@@ -13,6 +13,7 @@ use foregate_proxy::settings::{
 };
 use foregate_rules::nearest;
 
+use super::log_files::PlacedLog;
 use super::writable;
 use crate::config::schema::ACCESS_LOG;
 
@@ -38,7 +39,7 @@ pub(super) fn decode(
     item: Item<'_>,
     modules: &mut Modules<'_>,
     inspect: bool,
-) -> Option<AccessLogSettings> {
+) -> Option<PlacedLog> {
     let mut target = decoder.read(item, 0, |value| read_target(value, item))?;
     let mut log = AccessLogSettings::json(PathBuf::new());
     let mut rotated = None;
@@ -102,7 +103,8 @@ pub(super) fn decode(
     {
         writable::log(decoder, path, item.place());
     }
-    Some(AccessLogSettings { target, ..log })
+    let place = rotated.map_or(item.place(), |(_, place)| place);
+    Some((AccessLogSettings { target, ..log }, place))
 }
 
 fn read_target(value: &Value<'_>, item: Item<'_>) -> Result<LogTarget, Wrong> {

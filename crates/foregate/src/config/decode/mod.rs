@@ -11,6 +11,7 @@ mod fallback;
 mod files;
 mod idle;
 mod listen;
+mod log_files;
 mod names;
 mod numbers;
 mod queueing;
@@ -103,8 +104,9 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let mut idle = idle::Idle::new(pipeline);
     idle.see(&of_modules);
     let top = modules.scope(&mut decoder, None, of_modules);
+    let mut access_logs = Vec::new();
     for (_, item) in nodes.iter().filter(|(key, _)| key.name == "access-log") {
-        settings.access_logs.extend(access_log::decode(&mut decoder, *item, &mut modules, inspect));
+        access_logs.extend(access_log::decode(&mut decoder, *item, &mut modules, inspect));
     }
     let export = nodes.iter().find(|(key, _)| key.name == "trace-export").map(|(_, item)| *item);
     let export = export.and_then(|item| read_export(&mut decoder, item, &mut modules, &mut inspection));
@@ -159,7 +161,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     warn_of_redirect_ports(&mut decoder, tree, &settings);
     let logs;
     settings.folders = sites.take_folders();
-    settings.access_logs.extend(sites.take_access_logs());
+    access_logs.extend(sites.take_access_logs());
     settings.compares = sites.compares();
     settings.falls_back = settings.fallback.is_some() || !settings.passed.is_empty() || sites.falls_back();
     let has_tap = settings.listeners.iter().any(|listen| listen.tap.is_some());
@@ -172,7 +174,9 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     for (path, place) in logs.iter().filter(|_| inspect) {
         writable::log(&mut decoder, path, *place);
     }
-    settings.logs.extend(logs.into_iter().map(|(path, _)| path));
+    let logs = logs.into_iter().map(|(path, _)| path).collect();
+    settings.logs = log_files::share(&mut decoder, &mut access_logs, logs);
+    settings.access_logs.extend(access_logs.into_iter().map(|(log, _)| log));
     settings.watched.extend(inspection.into_watched());
     // Sorted, so that equal configurations have equal lists.
     settings.watched.sort_unstable();

@@ -18,6 +18,7 @@ use super::access_log;
 use super::acme::CertifiedSite;
 use super::conditions;
 use super::idle::{self, Idle};
+use super::log_files::PlacedLog;
 use super::names::UpstreamNames;
 use super::numbers::TIMES;
 use super::queueing::Queueing;
@@ -76,7 +77,7 @@ pub(super) struct Sites<'u> {
     /// The folders that routes serve.
     folders: Vec<Arc<Files>>,
     /// The access logs of sites.
-    access_logs: Vec<AccessLogSettings>,
+    access_logs: Vec<PlacedLog>,
     /// True if files and folders must exist and be accessible.
     inspect: bool,
     /// The `fallback` at the top of the file.
@@ -166,7 +167,7 @@ impl<'u> Sites<'u> {
     }
 
     /// The access logs of sites.
-    pub(super) fn take_access_logs(&mut self) -> Vec<AccessLogSettings> {
+    pub(super) fn take_access_logs(&mut self) -> Vec<PlacedLog> {
         std::mem::take(&mut self.access_logs)
     }
 
@@ -255,7 +256,8 @@ impl<'u> Sites<'u> {
                 "access-log" => {
                     let log = access_log::decode(decoder, item, &mut self.modules, self.inspect);
                     let site = hosts.first().map(HostPattern::text);
-                    self.access_logs.extend(log.map(|log| AccessLogSettings { site, ..log }));
+                    self.access_logs
+                        .extend(log.map(|(log, place)| (AccessLogSettings { site, ..log }, place)));
                 }
                 "listeners" => options.listeners = conditions::listeners(decoder, item, listeners),
                 "allow-underscores" => options.allow_underscores = decoder.flag(item),
