@@ -33,6 +33,8 @@ pub(crate) struct Facts {
     pub(crate) obstacle: Option<StapleObstacle>,
     /// `true` if clients refuse the certificate without an OCSP response.
     pub(crate) demands_staple: bool,
+    /// The bits of the public key (RFC 5280, section 4.1, `subjectPublicKey`).
+    pub(crate) public_key: Vec<u8>,
 }
 
 impl Facts {
@@ -51,7 +53,13 @@ impl Facts {
                 .map(CertificateIdentifier::into_owned),
             obstacle: StapleSubject::of_pem(pem).err(),
             demands_staple: demands_staple(&block.contents),
+            public_key: certificate.public_key().subject_public_key.data.to_vec(),
         })
+    }
+
+    /// Returns true if the certificate has this public key.
+    pub(crate) fn has_key(&self, public_key: &[u8]) -> bool {
+        self.public_key == public_key
     }
 
     /// The length of the validity in seconds.

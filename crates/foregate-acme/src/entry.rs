@@ -149,6 +149,7 @@ mod tests {
     /// A certificate that is to be renewed in 50 days.
     fn entry(automatic: &Automatic) -> Entry {
         let facts = Facts {
+            public_key: Vec::new(),
             not_before: START - 10 * DAY,
             not_after: START + 80 * DAY,
             is_temporary: false,

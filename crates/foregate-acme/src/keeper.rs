@@ -142,9 +142,17 @@ impl Keeper {
         let shared = &self.shared;
         let storage = Storage::new(&automatic.storage);
         let mut read: BTreeMap<String, Entry> = BTreeMap::new();
+        let has_internal = automatic.names.iter().any(|(_, issuer)| *issuer == IssuedBy::Internal);
+        let root_fault = has_internal.then(|| internal::check_root(&storage).err()).flatten();
+        if let Some(failure) = &root_fault {
+            tracing::error!(%failure, "no certificate of the internal authority can be renewed");
+        }
         for (name, issuer) in &automatic.names {
             let mut entry = Entry::read(&storage, &automatic, name, *issuer, false, now());
             entry.record.next_attempt = entry.record.next_attempt.min(entry.record.attempted + RESTART);
+            if let Some(failure) = root_fault.as_ref().filter(|_| *issuer == IssuedBy::Internal) {
+                entry.record.error = Some(failure.to_string());
+            }
             read.insert(name.to_string(), entry);
         }
         let mut entries = shared.entries.lock();

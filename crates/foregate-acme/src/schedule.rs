@@ -45,6 +45,7 @@ mod tests {
 
     fn facts(lifetime: i64) -> Facts {
         Facts {
+            public_key: Vec::new(),
             not_before: 0,
             not_after: lifetime,
             is_temporary: false,
