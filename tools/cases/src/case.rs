@@ -102,6 +102,8 @@ pub struct Certificate {
     pub stranger: bool,
     /// Its time is over.
     pub expired: bool,
+    /// Its time has not come.
+    pub future: bool,
 }
 
 /// How a scripted origin behaves.

@@ -26,6 +26,9 @@ pub fn write(folder: &Path, certificates: &[Certificate]) -> Result<(), String> 
         if certificate.expired {
             params.not_after = rcgen::date_time_ymd(2001, 1, 1);
         }
+        if certificate.future {
+            params.not_before = rcgen::date_time_ymd(2999, 1, 1);
+        }
         let issuer = if certificate.stranger { &stranger } else { &known };
         let signed = params.signed_by(&key, &**issuer).map_err(told)?;
         put(folder, &format!("{}.pem", certificate.name), &signed.pem())?;

@@ -112,8 +112,9 @@ fn read_block(case: &mut Case, block: &Block<'_>) -> Result<(), LineError> {
         "certificate" => {
             let name = words.word("the name").map_err(at)?;
             let (stranger, expired) = (words.flag("stranger"), words.flag("expired"));
+            let future = words.flag("future");
             let hosts = std::iter::from_fn(|| words.next_if(|_| true)).collect();
-            case.certificates.push(Certificate { name, hosts, stranger, expired });
+            case.certificates.push(Certificate { name, hosts, stranger, expired, future });
         }
         "dns" => {
             let name = words.next_if(|_| true).unwrap_or_else(|| "dns".to_owned());

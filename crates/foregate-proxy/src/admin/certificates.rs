@@ -41,10 +41,24 @@ pub(super) fn certificates(proxy: &Proxy) -> Value {
 fn in_file(expiry: &CertificateExpiry, staple: Option<&StapleReport>) -> Value {
     let is_revoked =
         expiry.is_revoked || staple.is_some_and(|staple| staple.standing == StapleStanding::Revoked);
-    let state = match (expiry.is_expired, is_revoked) {
-        (true, _) => "expired",
-        (false, true) => "revoked",
-        (false, false) => "valid",
+    let state = match expiry {
+        _ if expiry.is_expired => "expired",
+        _ if is_revoked => "revoked",
+        CertificateExpiry { failure: Some(_), .. } => "not-reloaded",
+        _ if expiry.is_not_yet_valid => "not-yet-valid",
+        _ => "valid",
+    };
+    let error = match &expiry.failure {
+        Some(failure) => Some(format!("the changed file is not used, the old certificate stays: {failure}")),
+        None if expiry.is_not_yet_valid => Some(
+            "clients refuse it until its validity begins; put a valid one in its place, or set the clock"
+                .to_owned(),
+        ),
+        None if !expiry.missing_names.is_empty() => Some(format!(
+            "it is no longer for {}, as it was when the configuration was loaded; put one for these names in its place, or reload if they are not needed",
+            expiry.missing_names.join(", ")
+        )),
+        None => None,
     };
     let ocsp = match staple {
         None if expiry.is_revoked => Some(json!({
@@ -56,7 +70,7 @@ fn in_file(expiry: &CertificateExpiry, staple: Option<&StapleReport>) -> Value {
         })),
         staple => staple.map(fetched),
     };
-    json!({ "file": expiry.file, "state": state, "not_after": expiry.not_after, "ocsp": ocsp })
+    json!({ "file": expiry.file, "state": state, "not_after": expiry.not_after, "error": error, "ocsp": ocsp })
 }
 
 fn fetched(staple: &StapleReport) -> Value {
@@ -75,6 +89,7 @@ mod tests {
             not_after: 9,
             is_expired,
             is_revoked,
+            ..CertificateExpiry::default()
         };
         let staple = |standing| StapleReport { standing, ..StapleReport::default() };
         let revoked = staple(StapleStanding::Revoked);
@@ -83,6 +98,12 @@ mod tests {
         assert_eq!(state(expiry(false, false), Some(&staple(StapleStanding::Missing))), "valid");
         assert_eq!(state(expiry(false, false), Some(&revoked)), "revoked");
         assert_eq!(state(expiry(true, false), Some(&revoked)), "expired");
+        let failed = CertificateExpiry { failure: Some("junk".to_owned()), ..expiry(false, false) };
+        assert_eq!(state(failed.clone(), None), "not-reloaded");
+        let error = in_file(&failed, None)["error"].to_string();
+        assert!(error.contains("stays: junk"), "{error}");
+        let future = CertificateExpiry { is_not_yet_valid: true, ..expiry(false, false) };
+        assert_eq!(state(future, None), "not-yet-valid");
         let by_file = in_file(&expiry(false, true), None);
         assert_eq!((&by_file["state"], &by_file["ocsp"]["state"]), (&json!("revoked"), &json!("revoked")));
         let error = by_file["ocsp"]["error"].as_str().unwrap();

@@ -11,17 +11,18 @@ pub(super) fn certificates_in_short(all: &Value) -> Value {
     let (obtained, files) = (list("certificates"), list("files"));
     let ends = obtained.iter().chain(files).filter_map(|one| one["not_after"].as_i64());
     let is_wrong = |one: &&Value| {
-        one["state"] != "valid" || one["error"].is_string() || one["ocsp"]["error"].is_string()
+        (one["state"].is_string() && one["state"] != "valid")
+            || one["error"].is_string()
+            || one["ocsp"]["error"].is_string()
     };
-    let unstapled = files.iter().filter(|one| one["ocsp"]["error"].is_string());
-    let wrong: Vec<_> = obtained.iter().filter(is_wrong).chain(unstapled).collect();
+    let wrong: Vec<_> = obtained.iter().chain(files).filter(is_wrong).collect();
     let named = wrong.iter().take(NAMED_MOST).map(|one| {
         let error = if one["error"].is_string() { &one["error"] } else { &one["ocsp"]["error"] };
-        // A certificate in files is named because of its OCSP response.
-        let (name, state) = match one["name"].is_string() {
-            true => (&one["name"], &one["state"]),
-            false => (&one["file"], &one["ocsp"]["state"]),
-        };
+        let name = if one["name"].is_string() { &one["name"] } else { &one["file"] };
+        // A valid certificate in files is named because of its OCSP response, unless it has an error of its own.
+        let is_of_staple =
+            one["file"].is_string() && !one["error"].is_string() && one["ocsp"]["error"].is_string();
+        let state = if is_of_staple { &one["ocsp"]["state"] } else { &one["state"] };
         json!({ "name": name, "state": state, "error": error })
     });
     json!({

@@ -533,7 +533,7 @@ impl Metrics {
 }
 
 /// The validity of a certificate that the process uses.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CertificateExpiry {
     /// The file that it was read from.
     pub file: String,
@@ -541,8 +541,14 @@ pub struct CertificateExpiry {
     pub not_after: i64,
     /// True if this end has passed.
     pub is_expired: bool,
+    /// True if its validity has not begun.
+    pub is_not_yet_valid: bool,
     /// True if the OCSP response in the file next to it says that the authority has revoked it.
     pub is_revoked: bool,
+    /// The reason why the changed file is not used, and the certificate read before still is.
+    pub failure: Option<String>,
+    /// The names that the certificate had when the configuration was loaded, and has no longer.
+    pub missing_names: Vec<String>,
 }
 
 #[cfg(test)]

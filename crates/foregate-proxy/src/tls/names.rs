@@ -19,6 +19,8 @@ pub(super) struct CertificateNames {
     pub(super) wildcard: Vec<Box<str>>,
     addresses: Vec<IpAddr>,
     /// Seconds since 1970.
+    not_before: i64,
+    /// Seconds since 1970.
     not_after: i64,
 }
 
@@ -26,7 +28,9 @@ impl CertificateNames {
     /// Reads the names of a certificate. `None` if it is malformed.
     pub(super) fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-        let mut names = Self { not_after: certificate.validity().not_after.timestamp(), ..Self::default() };
+        let validity = certificate.validity();
+        let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+        let mut names = Self { not_before, not_after, ..Self::default() };
         let alternatives = certificate.subject_alternative_name().ok()?;
         for name in alternatives.iter().flat_map(|extension| &extension.value.general_names) {
             match name {
@@ -63,6 +67,21 @@ impl CertificateNames {
 
     pub(super) fn expired(&self, clock: Clock) -> bool {
         i64::try_from(clock.unix()).is_ok_and(|now| now > self.not_after)
+    }
+
+    /// Returns true if the validity has not begun.
+    pub(super) fn not_yet_valid(&self, clock: Clock) -> bool {
+        i64::try_from(clock.unix()).is_ok_and(|now| now < self.not_before)
+    }
+
+    /// The names, as [`Self::shown`] has them, that `other` is not valid for.
+    pub(super) fn missing_in(&self, other: &Self) -> Vec<String> {
+        let mut shown = self.shown();
+        shown.retain(|name| match name.strip_prefix("*.") {
+            Some(suffix) => other.wildcard.iter().all(|wildcard| &**wildcard != suffix),
+            None => !other.cover(name.as_bytes()),
+        });
+        shown
     }
 
     /// Returns true if the certificate is valid for `host` (lower case; an IPv6 address with or
@@ -210,7 +229,7 @@ mod tests {
             exact: vec!["a.example".into()],
             wildcard: vec!["b.example".into()],
             addresses: vec![[127, 0, 0, 1].into(), "::1".parse().unwrap()],
-            not_after: 0,
+            ..CertificateNames::default()
         };
         for host in ["a.example", "x.b.example", "127.0.0.1", "[::1]"] {
             assert!(names.cover(host.as_bytes()), "{host}");

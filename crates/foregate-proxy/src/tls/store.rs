@@ -64,6 +64,8 @@ pub struct CertificateFacts {
     pub names: Vec<String>,
     /// True if the certificate has expired.
     pub expired: bool,
+    /// True if its validity has not begun.
+    pub not_yet_valid: bool,
     /// The reason why no OCSP response can be fetched for it. `None` if one can be.
     pub obstacle: Option<StapleObstacle>,
     /// True if clients refuse it without an OCSP response.
@@ -85,6 +87,7 @@ pub fn check_certificate(files: &CertificateFiles) -> Result<CertificateFacts, T
     Ok(CertificateFacts {
         names: names.shown(),
         expired: names.expired(clock),
+        not_yet_valid: names.not_yet_valid(clock),
         obstacle: StapleSubject::of_chain(&key.cert).err(),
         demands_staple: key.cert.first().is_some_and(|leaf| demands_staple(leaf)),
         is_stapled: stapled.is_some(),
@@ -178,6 +181,7 @@ impl CertificateStore {
             if certificate.refresh()? {
                 self.shared.rebuild_tables();
             }
+            certificate.accept_names();
             return Ok(certificate);
         }
         let certificate = Arc::new(Certificate::read(files, self.clock())?);
@@ -208,6 +212,9 @@ impl CertificateStore {
                 file: certificate.files.certificate.display().to_string(),
                 not_after: current.names.not_after(),
                 is_expired: current.names.expired(self.shared.clock),
+                is_not_yet_valid: current.names.not_yet_valid(self.shared.clock),
+                failure: certificate.failure(),
+                missing_names: certificate.accepted.load().missing_in(&current.names),
                 is_revoked: current.is_revoked,
             }
         };
@@ -279,6 +286,10 @@ pub struct Certificate {
     current: ArcSwap<LoadedPair>,
     /// The stamps of the files at the last attempt to read them, successful or not.
     seen: Mutex<PairStamps>,
+    /// The reason why the changed files are not used. `None` if the certificate is that of the files.
+    failure: Mutex<Option<String>>,
+    /// The names at the last load of a configuration.
+    accepted: ArcSwap<CertificateNames>,
 }
 
 #[derive(Debug)]
@@ -306,8 +317,10 @@ impl Certificate {
         let seen = stamps(files);
         // An expired certificate is not refused here: the check of the configuration reports it.
         let loaded = LoadedPair::read(files, clock)?;
+        let accepted = ArcSwap::new(Arc::clone(&loaded.names));
         let current = ArcSwap::from_pointee(loaded);
-        Ok(Self { clock, files: files.clone(), current, seen: Mutex::new(seen) })
+        let (files, seen) = (files.clone(), Mutex::new(seen));
+        Ok(Self { clock, files, current, seen, failure: Mutex::default(), accepted })
     }
 
     pub(super) fn current(&self) -> arc_swap::Guard<Arc<LoadedPair>> {
@@ -325,6 +338,16 @@ impl Certificate {
         &self.files
     }
 
+    /// The reason why the changed files are not used.
+    fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    /// Takes the present names as those that the configuration expects. Its check warns about sites without a name.
+    fn accept_names(&self) {
+        self.accepted.store(Arc::clone(&self.current().names));
+    }
+
     /// Reads the files if they have changed since the last look at them. Returns true if the certificate
     /// was replaced.
     fn refresh(&self) -> Result<bool, TlsError> {
@@ -336,12 +359,23 @@ impl Certificate {
         // The stamps are recorded before the files are read, so that a broken pair is reported once, not
         // at every check.
         *seen = now;
-        let loaded = LoadedPair::read(&self.files, self.clock)?;
+        let loaded = LoadedPair::read(&self.files, self.clock);
+        *self.failure.lock() = loaded.as_ref().err().map(ToString::to_string);
+        let loaded = loaded?;
+        let certificate = self.files.certificate.display();
         if loaded.names.expired(self.clock) {
-            tracing::warn!(certificate = %self.files.certificate.display(), "the certificate has expired");
+            tracing::warn!(%certificate, "the certificate has expired");
+        }
+        if loaded.names.not_yet_valid(self.clock) {
+            tracing::warn!(%certificate, "the certificate is not valid yet");
+        }
+        let missing = self.accepted.load().missing_in(&loaded.names);
+        if !missing.is_empty() {
+            let names = missing.join(", ");
+            tracing::warn!(%certificate, names, "the new certificate is not for these names, as the one before was");
         }
         self.current.store(Arc::new(loaded));
-        tracing::info!(certificate = %self.files.certificate.display(), "certificate read again");
+        tracing::info!(%certificate, "certificate read again");
         Ok(true)
     }
 }

@@ -104,16 +104,17 @@ fn table(answer: &Value, now: i64) -> String {
             state.to_owned(),
             left(seconds),
             "file".to_owned(),
-            [String::new(), ocsp_error(one)],
+            [text(one, "error"), ocsp_error(one)],
         ));
     }
     if rows.is_empty() {
         return "no certificates are in use\n".to_owned();
     }
     let width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).clamp(4, 48);
-    let mut shown = format!("{:width$}  {:9}  {:>9}  ISSUER\n", "NAME", "STATE", "LEFT");
+    let states = rows.iter().map(|row| row.1.len()).max().unwrap_or(0).max(9);
+    let mut shown = format!("{:width$}  {:states$}  {:>9}  ISSUER\n", "NAME", "STATE", "LEFT");
     for (name, state, left, issuer, errors) in rows {
-        shown.push_str(format!("{name:width$}  {state:9}  {left:>9}  {issuer}").trim_end());
+        shown.push_str(format!("{name:width$}  {state:states$}  {left:>9}  {issuer}").trim_end());
         shown.push('\n');
         for error in errors.iter().filter(|error| !error.is_empty()) {
             shown.push_str(&format!("    {error}\n"));

@@ -436,12 +436,12 @@ function showCertificates({ certificates, files }) {
   const item = (name, end, state, note, title) => {
     const left = end - now;
     const revoked = state === "revoked";
-    const kind = revoked || left < 3 * 86400 ? "bad" : left < 14 * 86400 || state === "temporary" ? "warn" : "good";
+    const kind = revoked || state.startsWith("not-") || left < 3 * 86400 ? "bad" : left < 14 * 86400 || state === "temporary" ? "warn" : "good";
     return { name, value: revoked ? "revoked" : left > 0 ? span(left) + " left" : "expired", share: left / (90 * 86400), kind, note, key: title || name, title };
   };
   const stapling = one => (one.ocsp && one.ocsp.error) || "";
   const items = certificates.map(one => item(one.name, one.not_after, one.state, one.error || stapling(one) || (one.state === "valid" ? "" : one.state)))
-    .concat(files.map(one => item(one.file.slice(one.file.lastIndexOf("/") + 1), one.not_after, one.state, stapling(one), one.file)));
+    .concat(files.map(one => item(one.file.slice(one.file.lastIndexOf("/") + 1), one.not_after, one.state, one.error || stapling(one), one.file)));
   items.sort((a, b) => a.share - b.share);
   bars("certificates", items);
 }

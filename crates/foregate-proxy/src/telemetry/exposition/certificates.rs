@@ -22,7 +22,11 @@ pub(super) fn expiries(
     for certificate in certificates.iter().take(SHOWN) {
         family.encode_family(&[("certificate", &*certificate.file)])?.encode_gauge(&certificate.not_after)?;
     }
-    Ok(())
+    let help = "Certificates whose changed files cannot be used, so that the ones read before stay in use";
+    let failing = certificates.iter().filter(|certificate| certificate.failure.is_some()).count();
+    encoder
+        .encode_descriptor("tls_certificates_not_reloaded", help, None, MetricType::Gauge)?
+        .encode_gauge(&i64::try_from(failing).unwrap_or(i64::MAX))
 }
 
 /// `revoked` is the number of certificates that are revoked by the OCSP response in the file next to them.

@@ -141,8 +141,9 @@ fn the_format_of_prometheus_is_kept_to_the_letter() {
     let certificates = vec![CertificateExpiry {
         file: "site.pem".to_owned(),
         not_after: 4_102_444_800,
-        is_expired: false,
         is_revoked: true,
+        failure: Some("no certificate in it".to_owned()),
+        ..CertificateExpiry::default()
     }];
     let text = Exposition::new(Arc::clone(&metrics))
         .with_certificates(certificates)
@@ -150,6 +151,7 @@ fn the_format_of_prometheus_is_kept_to_the_letter() {
     check_prometheus(&text);
     for line in [
         "foregate_tls_certificate_expiry_timestamp_seconds{certificate=\"site.pem\"} 4102444800",
+        "foregate_tls_certificates_not_reloaded 1",
         "foregate_ocsp_responses{state=\"revoked\"} 1",
         concat!("foregate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
     ] {

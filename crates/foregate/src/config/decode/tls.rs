@@ -201,6 +201,13 @@ fn warnings(certificate: &CertificateFacts, files: &CertificateFiles) -> Vec<(St
         let message = format!("the authority has revoked the certificate, as {} says", file.display());
         warnings.push((message, REPLACE.to_owned()));
     }
+    if certificate.not_yet_valid {
+        let message = "the certificate is not valid yet: clients refuse it".to_owned();
+        warnings.push((
+            message,
+            "put a valid one in its place, which is read at once, or set the clock".to_owned(),
+        ));
+    }
     if certificate.expired {
         warnings.push(("the certificate has expired".to_owned(), REPLACE.to_owned()));
     }
