@@ -188,7 +188,28 @@ fn arguments() -> impl Iterator<Item = OsString> {
         Some("-V" | "--version") if at == 1 => "version".into(),
         _ => argument,
     };
-    std::env::args_os().enumerate().map(verb)
+    let all = std::env::args_os().enumerate().map(verb).collect();
+    options_last(all, &Cli::command()).into_iter()
+}
+
+/// Moves the options between a verb and its second verb behind the second one, which has them: `upstreams -c FILE set ...`
+/// becomes `upstreams set -c FILE ...`.
+fn options_last(mut all: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
+    const WITH_VALUE: [&str; 3] = ["-c", "--config", "--admin"];
+    const WHOLE: [&str; 4] = ["--json", "-c", "--config=", "--admin="];
+    let Some(verb) = all.get(1).and_then(|verb| command.find_subcommand(verb)) else { return all };
+    let mut at = 2;
+    while let Some(option) = all.get(at).and_then(|option| option.to_str()) {
+        at += match option {
+            option if WITH_VALUE.contains(&option) => 2,
+            option if WHOLE.iter().any(|whole| option.starts_with(whole)) => 1,
+            _ => break,
+        };
+    }
+    if at < all.len() && all.get(at).is_some_and(|inner| verb.find_subcommand(inner).is_some()) {
+        all[2..=at].rotate_right(1);
+    }
+    all
 }
 
 /// Adds advice to an error about another program's verb, or about a file name without `-c`.
@@ -301,7 +322,37 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
+
+    #[test]
+    fn options_before_a_second_verb_are_its_own() {
+        let moved = |line: &str| {
+            let all = line.split(' ').map(OsString::from).collect();
+            options_last(all, &Cli::command()).join(OsStr::new(" ")).into_string().unwrap()
+        };
+        for (given, expected) in [
+            (
+                "foregate upstreams -c a.kdl set app b:1 drain",
+                "foregate upstreams set -c a.kdl app b:1 drain",
+            ),
+            (
+                "foregate cache --json --admin=a.sock purge /x",
+                "foregate cache purge --json --admin=a.sock /x",
+            ),
+            ("foregate certificates -ca.kdl root", "foregate certificates root -ca.kdl"),
+            ("foregate upstreams -c set", "foregate upstreams -c set"),
+            ("foregate upstreams --json", "foregate upstreams --json"),
+            ("foregate check -c root", "foregate check -c root"),
+            ("foregate", "foregate"),
+        ] {
+            assert_eq!(moved(given), expected);
+        }
+        assert!(
+            Cli::try_parse_from(moved("foregate upstreams -c a.kdl set app b:1 drain").split(' ')).is_ok()
+        );
+    }
 
     #[test]
     fn the_command_line_is_consistent() {
