@@ -105,6 +105,31 @@ fn root_becomes_an_ordinary_user_that_may_bind_low_ports() {
     eventually("the reload binds a low port", || answers(second));
 }
 
+/// `run` opens files with the rights of the user, so root sees with these what the user may not do.
+#[test]
+fn doctor_and_check_judge_files_as_the_user() {
+    if status("self", "Uid") != "0" {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("foregate-user-files-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("foregate.kdl");
+    let path = file.to_str().unwrap();
+    let log = folder.join("access.log");
+    fs::write(&file, format!("access-log \"{}\"\n{}", log.display(), configuration(&[0]))).unwrap();
+    let doctor = foregate(&["doctor", "-c", path]);
+    let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert_eq!(doctor.status.code(), Some(1), "{said}");
+    assert!(said.contains("as `nobody`") && said.contains("cannot write"), "{said}");
+    let check = foregate(&["check", "-c", path]);
+    let said = String::from_utf8_lossy(&check.stderr).into_owned();
+    assert!(check.status.success() && said.contains("`nobody`") && said.contains("cannot write"), "{said}");
+    std::os::unix::fs::chown(&folder, Some(65_534), None).unwrap();
+    let said = String::from_utf8_lossy(&foregate(&["doctor", "-c", path]).stdout).into_owned();
+    assert!(said.contains("`nobody` can read and write"), "{said}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 /// A supervisor that follows a killed one runs as the user of the serving process, which the system lets nobody but root look into.
 #[test]
 fn a_supervisor_without_rights_knows_the_memory_of_the_process_that_serves() {

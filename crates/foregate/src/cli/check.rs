@@ -2,6 +2,7 @@
 
 mod watch;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::{self, ProblemReport};
@@ -14,6 +15,7 @@ use serde::Serialize;
 use super::arguments::{ConfigFile, Json};
 use super::defaults;
 use super::output::{Outcome, complain, print, print_json, show_refused};
+use super::privileges::with_rights_of;
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
@@ -73,6 +75,7 @@ impl Check {
                     if !warnings.is_empty() {
                         complain(&warnings);
                     }
+                    warn_about_user(&path, pipeline, &settings);
                     print(&fine_line(&counts));
                 }
                 // The process ends, so dropping 100,000 sites would be wasted work.
@@ -81,6 +84,19 @@ impl Check {
             }
         }
     }
+}
+
+/// Warns if root checks a configuration that its `user` could not start with.
+fn warn_about_user(path: &Path, pipeline: &Arc<Pipeline>, settings: &Settings) {
+    let Some(user) = &settings.user else { return };
+    let refused = with_rights_of(user, || config::load(path, pipeline).err().map(|refused| refused.plain()));
+    let Some(refused) = refused.flatten() else { return };
+    let first = refused.lines().next().unwrap_or_default();
+    complain(&format!(
+        "warning: `{}`, which `user` names, could not start with this file: {first}",
+        user.name
+    ));
+    complain("  help: let this user read and write there");
 }
 
 /// The line that is printed for a configuration without errors.

@@ -54,3 +54,21 @@ pub(super) fn change_to(user: &ProcessUser) -> io::Result<()> {
     tracing::info!(user = &*user.name, uid = user.uid, gid = user.gid, "runs as an ordinary user");
     Ok(())
 }
+
+/// Runs `judge` in a thread with the rights of this user, to find files that the user cannot read or write. `None` if
+/// this process may not become the user, or is the user already.
+pub(super) fn with_rights_of<T: Send>(user: &ProcessUser, judge: impl FnOnce() -> T + Send) -> Option<T> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    if !geteuid().is_root() || uid.is_root() {
+        return None;
+    }
+    let groups: Vec<Gid> = user.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    let judged = move || {
+        // These calls change only the calling thread, which loses its capabilities with them.
+        set_thread_groups(&groups).ok()?;
+        set_thread_res_gid(gid, gid, gid).ok()?;
+        set_thread_res_uid(uid, uid, uid).ok()?;
+        Some(judge())
+    };
+    std::thread::scope(|scope| scope.spawn(judged).join().ok().flatten())
+}

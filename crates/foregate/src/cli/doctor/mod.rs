@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use foregate_module::Pipeline;
+use foregate_proxy::configuration::Settings;
 use serde::Serialize;
 
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, print, print_json};
+use super::privileges::with_rights_of;
 use crate::config::{self, ProblemReport, Warnings};
 
 #[derive(Debug, Args)]
@@ -102,15 +104,12 @@ impl Doctor {
     }
 }
 
-fn load(
-    path: &Path,
-    pipeline: &Arc<Pipeline>,
-    findings: &mut Vec<Finding>,
-) -> Option<foregate_proxy::configuration::Settings> {
+fn load(path: &Path, pipeline: &Arc<Pipeline>, findings: &mut Vec<Finding>) -> Option<Settings> {
     match config::load_and_warn(path, pipeline) {
         Ok((settings, warnings)) => {
             findings.push(Finding::ok("configuration", format!("{} is valid", path.display())));
             findings.extend(warned(path, &warnings));
+            findings.extend(as_user(path, pipeline, &settings, &warnings.plain()));
             Some(settings)
         }
         Err(refused) => {
@@ -150,6 +149,33 @@ fn warned(path: &Path, warnings: &Warnings) -> Vec<Finding> {
         findings.push(Finding::warning("configuration", more, help));
     }
     findings
+}
+
+/// Reads the configuration with the rights of its `user`: the problems that this user has in addition to those of root,
+/// whose warnings are given.
+fn as_user(path: &Path, pipeline: &Arc<Pipeline>, settings: &Settings, of_root: &str) -> Option<Finding> {
+    const SUBJECT: &str = "user";
+    let user = settings.user.as_ref()?;
+    let told = with_rights_of(user, || match config::load_and_warn(path, pipeline) {
+        Ok((_, warnings)) => warnings.plain(),
+        Err(refused) => refused.plain(),
+    })?;
+    let is_new = |line: &&str| line.contains(": ") && !line.starts_with(' ') && !of_root.contains(line);
+    Some(match told.lines().find(is_new) {
+        Some(line) => Finding::wrong(
+            SUBJECT,
+            format!("as `{}`, which `user` names: {line}", user.name),
+            format!(
+                "let this user read and write there; `setpriv --reuid {} --regid {} --init-groups foregate check -c {}` shows all",
+                user.uid,
+                user.gid,
+                path.display()
+            ),
+        ),
+        None => {
+            Finding::ok(SUBJECT, format!("`{}` can read and write the files of the configuration", user.name))
+        }
+    })
 }
 
 fn text(findings: &[Finding]) -> String {
