@@ -5,6 +5,8 @@ use std::time::Duration;
 use foregate_proxy::settings::automatic::ChallengeKind;
 use instant_acme::{Error as AcmeError, Problem};
 
+use crate::http::UnexpectedStatus;
+
 /// A failed attempt to obtain a certificate.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}; {remedy}")]
@@ -56,6 +58,16 @@ impl Failure {
                 FailureKind::Refused,
                 format!("{directory} does not support {feature}"),
                 "leave out the `profile`, or take one that the authority offers",
+            ),
+            AcmeError::Other(error) if error.is::<UnexpectedStatus>() => Self::new(
+                FailureKind::Unreachable,
+                format!("{directory} is no ACME directory: {error}"),
+                "see that `directory` is the address that the authority's documentation names, if it does not pass",
+            ),
+            AcmeError::Json(error) => Self::new(
+                FailureKind::Unreachable,
+                format!("{directory} gives answers that are not those of an ACME directory: {error}"),
+                "see that `directory` is the address that the authority's documentation names",
             ),
             other => Self::new(
                 FailureKind::Unreachable,
@@ -143,6 +155,16 @@ mod tests {
         assert_eq!([1, 2, 3, 30].map(|n| seconds(FailureKind::Unreachable, n)), [2, 4, 8, 600]);
         assert_eq!([1, 2, 6, u32::MAX].map(|n| seconds(FailureKind::Refused, n)), [10, 20, 320, 21_600]);
         assert_eq!(seconds(FailureKind::RateLimited, 1), 3600);
+    }
+
+    #[test]
+    fn a_wrong_directory_is_told_with_its_status() {
+        let error = AcmeError::Other(Box::new(UnexpectedStatus(404)));
+        let told = Failure::of_authority("https://ca.test/x", &error).to_string();
+        assert!(
+            told.starts_with("https://ca.test/x is no ACME directory: it answers with status 404; see"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use foregate_proxy::settings::{UpstreamProtocol, UpstreamTls};
 use foregate_proxy::tls::Connector;
 use http::header::{CONTENT_TYPE, HOST};
 use http::uri::Scheme;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -129,12 +129,31 @@ where
     Ok(Response::from_parts(head, Full::new(body)))
 }
 
+/// The status of a response to a GET that is neither a success nor a problem document.
+#[derive(Debug, thiserror::Error)]
+#[error("it answers with status {0}")]
+pub(crate) struct UnexpectedStatus(pub(crate) u16);
+
+fn is_problem<B>(response: &Response<B>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem+json"))
+}
+
 impl HttpClient for Client {
     fn request(
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, AcmeError>> + Send>> {
         let client = self.clone();
-        Box::pin(async move { client.send(request).await.map(BytesResponse::from).map_err(AcmeError::Other) })
+        Box::pin(async move {
+            // Only the directory and the renewal information are fetched with GET.
+            let is_get = request.method() == Method::GET;
+            let response = client.send(request).await.map_err(AcmeError::Other)?;
+            let status = response.status();
+            if is_get && !status.is_success() && !is_problem(&response) {
+                return Err(AcmeError::Other(Box::new(UnexpectedStatus(status.as_u16()))));
+            }
+            Ok(BytesResponse::from(response))
+        })
     }
 }

@@ -56,7 +56,7 @@ impl Init {
         }
         let (output, is_answered) = (self.output, !self.to.is_empty() || self.files.is_some());
         let flags = Choices {
-            to: self.to,
+            to: self.to.into_iter().map(with_scheme).collect(),
             files: self.files,
             domain: self.domain,
             email: self.email,
@@ -172,6 +172,13 @@ fn question(text: &str, default: &str, answers: &mut impl BufRead) -> Result<Str
     }
     let answer = line.trim();
     Ok(if answer.is_empty() { default } else { answer }.to_owned())
+}
+
+/// Adds the scheme to an address with a port, as the question for the origin does.
+fn with_scheme(to: String) -> String {
+    let has_port =
+        to.rsplit_once(':').is_some_and(|(host, port)| !host.contains('/') && port.parse::<u16>().is_ok());
+    if has_port { as_url(&to) } else { to }
 }
 
 fn as_url(text: &str) -> String {

@@ -167,6 +167,12 @@ fn choose(settings: &Settings, site: Option<&str>) -> Result<PathBuf, String> {
             format!("the access log {target} is no file in JSON; name one with `--log PATH`")
         }
         (None, Some(site)) => format!("the site {site} has no access log of its own; leave out `--site`"),
+        (None, None) if settings.access_logs.iter().any(|log| log.site.is_some()) => {
+            let mut sites: Vec<_> =
+                settings.access_logs.iter().filter_map(|log| log.site.as_deref()).collect();
+            sites.dedup();
+            format!("only sites have an `access-log`; name one with `--site`: {}", sites.join(", "))
+        }
         (None, None) => "the configuration names no `access-log`; add `access-log \"access.log\"`".to_owned(),
     })
 }

@@ -7,7 +7,10 @@ use foregate_acme::{Obstacle, obstacle};
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::automatic::{Authority, Automatic, IssuedBy};
-use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, SiteOptions, TlsPolicy};
+use foregate_proxy::settings::{
+    Listen, ListenAddress, ListenTls, SiteOptions, TlsPolicy, UpstreamProtocol, UpstreamTls,
+};
+use foregate_proxy::tls::Connector;
 
 use super::decode::default_storage;
 use super::single::{SingleError, listeners};
@@ -68,6 +71,11 @@ fn hosts(domains: &Domains) -> Result<(Vec<HostPattern>, Option<Automatic>), Sin
         if !directory.starts_with("https://") {
             return Err(SingleError::Directory(directory.clone()));
         }
+        if domains.ca.is_some() {
+            let tls = UpstreamTls { authorities: domains.ca.clone(), ..UpstreamTls::default() };
+            Connector::new(&tls, UpstreamProtocol::Http1)
+                .map_err(|error| SingleError::Roots(format!("--ca {error}")))?;
+        }
         automatic.authorities = vec![Authority { roots: domains.ca.clone(), ..Authority::new(directory) }];
     }
     let mut hosts = Vec::new();
@@ -113,6 +121,18 @@ mod tests {
         let site = settings.sites.find(b"app.test").unwrap();
         assert_eq!(settings.sites.redirects(site), Some(8443));
         assert!(settings.sites.find(b"other.test").is_none());
+        let domains = Domains {
+            names: vec!["a.test".to_owned()],
+            listen_tls: vec!["127.0.0.1:8443".into()],
+            directory: Some("https://ca.test/dir".to_owned()),
+            ca: Some("/nonexistent.pem".into()),
+            ..Domains::default()
+        };
+        let without_roots = Single { to: vec!["http://a".into()], domains, ..Single::default() };
+        let refused = single(&without_roots, &["127.0.0.1:0".into()], &Arc::default()).err();
+        assert!(
+            matches!(refused, Some(SingleError::Roots(text)) if text.starts_with("--ca /nonexistent.pem: "))
+        );
         assert_eq!(of(&["*.example.com"], None).err(), Some(SingleError::Domain("*.example.com".into())));
         assert_eq!(of(&["a.test"], Some("http://x")).err(), Some(SingleError::Directory("http://x".into())));
     }

@@ -35,6 +35,9 @@ pub enum SingleError {
     /// The text is not the URL of an authority's directory.
     #[error("`{0}` is not the directory of an authority: write https://HOST/PATH")]
     Directory(String),
+    /// The file with the roots of the authority cannot be used.
+    #[error("{0}")]
+    Roots(String),
     /// The text is not an address to listen on.
     #[error("`{0}` is not an address to listen on: write IP:PORT, [IPV6]:PORT, :PORT or unix:PATH")]
     Listen(String),

@@ -45,7 +45,12 @@ fn ports(settings: &Settings) -> Vec<Finding> {
         ListenAddress::Tcp(address) => Some((address, listen.of_all_addresses)),
         ListenAddress::Unix(_) => None,
     });
-    for (address, of_all) in addresses.chain(settings.metrics.map(|address| (address, false))) {
+    let dashboard = settings.dashboard.iter().filter_map(|dashboard| match dashboard.address {
+        ListenAddress::Tcp(address) => Some(address),
+        ListenAddress::Unix(_) => None,
+    });
+    let further = settings.metrics.into_iter().chain(dashboard).map(|address| (address, false));
+    for (address, of_all) in addresses.chain(further) {
         // `:PORT` stands for an IPv4 and an IPv6 socket. Only IPv4 is tested, because the machine may have no IPv6.
         if of_all && address.is_ipv6() {
             continue;
@@ -151,24 +156,29 @@ fn origins(settings: &Settings) -> Vec<Finding> {
     const SUBJECT: &str = "origins";
     let mut known = BTreeSet::new();
     let mut all = Vec::new();
-    for upstream in &settings.upstreams {
+    let receiver = settings.trace_export.as_ref().map(|export| export.upstream);
+    for (number, upstream) in settings.upstreams.iter().enumerate() {
+        let subject = match receiver == Some(number) {
+            true => "trace-export".to_owned(),
+            false => format!("upstream \"{}\"", upstream.name),
+        };
         for server in &upstream.servers {
             if all.len() < MOST && known.insert(server.address.to_string()) {
-                all.push((upstream.name.to_string(), server.address.clone()));
+                all.push((subject.clone(), server.address.clone()));
             }
         }
     }
-    each(all, |(upstream, address)| match reach(&address) {
-        Ok(Some(())) => {
-            Finding::ok(SUBJECT, format!("upstream \"{upstream}\": {address} accepts connections"))
-        }
-        Ok(None) => Finding::ok(
+    each(all, |(subject, address)| match reach(&address) {
+        Ok(Some(())) => Finding::ok(SUBJECT, format!("{subject}: {address} accepts connections")),
+        Ok(None) => Finding::ok(SUBJECT, format!("{subject}: {address} is found by SRV records at run time")),
+        Err(error) if subject == "trace-export" => Finding::warning(
             SUBJECT,
-            format!("upstream \"{upstream}\": {address} is found by SRV records at run time"),
+            format!("{subject}: {address}: {error}"),
+            "start the receiver, or correct its URL; spans are dropped until then, and requests do not wait for it",
         ),
         Err(error) => Finding::warning(
             SUBJECT,
-            format!("upstream \"{upstream}\": {address}: {error}"),
+            format!("{subject}: {address}: {error}"),
             "start the application, or correct the `server` line; requests get 502 until then",
         ),
     })
