@@ -225,6 +225,10 @@ impl Asker for FillAsks {
         self.timer.poll(cx, until).map(|()| Err(Error::FirstByteTimeout))
     }
 
+    fn awaits_origin_since(&self) -> Option<Instant> {
+        Some(self.since)
+    }
+
     fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
         self.timer.poll(cx, until)
     }

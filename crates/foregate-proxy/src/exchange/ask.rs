@@ -192,6 +192,11 @@ impl Asker for ClientAsks<'_, '_> {
         down.poll_deadline(cx, Some(upstream), &[awaited], now)
     }
 
+    fn awaits_origin_since(&self) -> Option<Instant> {
+        let awaits_origin = matches!(self.down.upload.waiting, WaitingFor::Sink | WaitingFor::Nobody);
+        (self.has_room && awaits_origin).then(|| self.down.progress.uploaded_at())
+    }
+
     fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
         self.down.timer.poll(cx, until)
     }

@@ -76,6 +76,11 @@ impl Progress {
         self.client.has_left(left_at);
     }
 
+    /// The time of the last progress of the upload.
+    pub fn uploaded_at(&self) -> Instant {
+        self.up.at()
+    }
+
     /// The origin has been given all of the request.
     pub fn uploaded_all(&mut self, now: Instant) {
         self.up.restart(now);

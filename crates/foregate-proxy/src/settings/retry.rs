@@ -14,8 +14,9 @@ pub struct Retry {
     pub on: RetryOn,
     /// The most further attempts that this rule allows. Default: 1.
     pub attempts: u32,
-    /// The time limit of an attempt up to the head of its response, if this rule allows another attempt after it. Default
-    /// (`None`): the time limits of the upstream.
+    /// The time limit of an attempt up to the head of its response, if this rule allows another attempt after it. For a
+    /// request with a body, it starts again with each part that the origin gets, and does not run while the next part is
+    /// awaited. Default (`None`): the time limits of the upstream.
     pub try_timeout: Option<Duration>,
     /// Methods that may be repeated although an origin may have seen the request, in addition to idempotent methods.
     /// Default: none.

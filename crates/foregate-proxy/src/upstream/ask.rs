@@ -75,6 +75,10 @@ pub trait Asker {
         upstream: &settings::UpstreamSettings,
     ) -> Poll<Result<(), Error>>;
 
+    /// The time since which only the origin can act: when it got the last part of the request. `None` while the next part is
+    /// awaited, or while the asker has no room for the head of a response.
+    fn awaits_origin_since(&self) -> Option<Instant>;
+
     /// Ready once `until` has passed.
     fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()>;
 
@@ -229,7 +233,7 @@ impl<'a> Ask<'a> {
                         self.enter_next();
                     } else if let Some(rules) = self.rules.as_mut().filter(|_| error == Error::TryTimeout) {
                         // No other attempt may follow, so this one gets the upstream's full time limit.
-                        rules.until = None;
+                        rules.try_timeout = None;
                     }
                     continue;
                 }
@@ -333,7 +337,7 @@ impl<'a> Ask<'a> {
         (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
         (self.interim, self.is_doubled) = (0, false);
         let repeats = request.is_repeatable();
-        let until = self.rules.as_mut().and_then(|rules| rules.begin(request, repeats, now));
+        let try_timeout = self.rules.as_mut().and_then(|rules| rules.begin(request, repeats));
         if let Some(spans) = &mut self.spans
             && let Some(server) = upstream.servers.get(server)
         {
@@ -341,7 +345,7 @@ impl<'a> Ask<'a> {
         }
         self.terms.fresh = fresh;
         self.terms.authenticates = authentication::has_credentials(&request.head.headers);
-        let (opened, late) = self.open(asker, (server, now), until).await;
+        let (opened, late) = self.open(asker, (server, now), try_timeout.map(|time| now + time)).await;
         match opened {
             Ok(origin) => {
                 self.reused = Some(origin.reused);
@@ -433,9 +437,7 @@ impl<'a> Ask<'a> {
         {
             return Poll::Ready(result.map(|()| HeadWait::Arrived));
         }
-        if let Some(until) = self.rules.as_ref().and_then(|rules| rules.until)
-            && asker.poll_until(cx, until).is_ready()
-        {
+        if self.poll_try_timeout(cx, asker).is_ready() {
             return Poll::Ready(Err(Error::TryTimeout));
         }
         if let Poll::Ready(result) = asker.poll_deadline(cx, &self.upstream.settings) {

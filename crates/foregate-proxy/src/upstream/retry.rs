@@ -4,7 +4,7 @@
 //! upstream apply.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use foregate_wire::ResponseHead;
 
@@ -28,8 +28,8 @@ pub enum RetryCause {
 pub struct Rules<'a> {
     /// The rules of the present upstream. For the first upstream, those of the route take precedence.
     rules: &'a [Retry],
-    /// The deadline for a response to the present attempt, if another attempt may follow.
-    pub until: Option<Instant>,
+    /// The time limit of the present attempt, if another attempt may follow.
+    pub try_timeout: Option<Duration>,
     /// The other upstreams to which attempts may go.
     others: &'a [Arc<Upstream>],
     /// The upstream to which the next attempt goes.
@@ -105,16 +105,15 @@ impl<'a> Rules<'a> {
         &self.diversions
     }
 
-    /// Begins an attempt. Returns its deadline for a response.
-    pub fn begin(&mut self, request: &Request, repeatable: bool, now: Instant) -> Option<Instant> {
+    /// Begins an attempt. Returns its time limit, if another attempt may follow.
+    pub fn begin(&mut self, request: &Request, repeatable: bool) -> Option<Duration> {
         let may_follow = |(rule, used): &(&Retry, &u32)| {
             let safe = repeatable || rule.allows_method(request.head.method.as_bytes());
             rule.on.timeout && **used < rule.attempts && safe
         };
         let rules = self.rules.iter().zip(&self.used).filter(may_follow);
-        let timeout = rules.filter_map(|(rule, _)| rule.try_timeout).min();
-        self.until = timeout.map(|timeout| now + timeout);
-        self.until
+        self.try_timeout = rules.filter_map(|(rule, _)| rule.try_timeout).min();
+        self.try_timeout
     }
 
     /// Returns true if any rule covers `cause`.

@@ -1,4 +1,4 @@
-//! Servers that hang while a request waits for them.
+//! Servers that hang or are too slow while a request waits for them.
 
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -41,6 +41,17 @@ pub(super) fn next_look(began: Instant, now: Instant, pause: Duration) -> u32 {
 }
 
 impl Ask<'_> {
+    /// Ready when the attempt has had the time of `try-timeout`. For a request with a body, the time starts again with each
+    /// part that the origin gets, so that a slow client does not make its origin count as failed.
+    pub(super) fn poll_try_timeout<A: Asker>(&self, cx: &mut Context<'_>, asker: &mut A) -> Poll<()> {
+        let Some(timeout) = self.rules.as_ref().and_then(|rules| rules.try_timeout) else {
+            return Poll::Pending;
+        };
+        let Some(since) = asker.awaits_origin_since() else { return Poll::Pending };
+        let since = if asker.heads().0.length.is_empty() { self.began } else { since };
+        asker.poll_until(cx, since + timeout)
+    }
+
     /// Ready with an error when the server hangs while the attempt has no part of a response, and without one when it may
     /// hang and the request may be sent to a second server as well.
     pub(super) fn poll_hanging<A: Asker>(

@@ -143,10 +143,7 @@ impl<'a> Ask<'a> {
         if let Some(error) = failed {
             return Poll::Ready(Hedged::First(Err(error)));
         }
-        if let Some(until) = self.rules.as_ref().and_then(|rules| rules.until)
-            && self.origin.is_some()
-            && asker.poll_until(cx, until).is_ready()
-        {
+        if self.origin.is_some() && self.poll_try_timeout(cx, asker).is_ready() {
             return Poll::Ready(Hedged::First(Err(Error::TryTimeout)));
         }
         if self.poll_second_hanging(cx, asker, second.place()).is_ready() {

@@ -248,7 +248,7 @@ pub(super) const RETRY_PROPS: &[Prop] = &[
         usage: "DURATION",
         required: false,
         default: "",
-        about: "The time for an attempt, from connecting to the head of the response. It applies if `on` has `timeout` and the rule allows another attempt. The last attempt, and all attempts without this property, have the times of `timeouts`.",
+        about: "The time for an attempt, from connecting to the head of the response. For a request with a body, it starts again with each part that the origin gets, and does not run while the client's next part is awaited. It applies if `on` has `timeout` and the rule allows another attempt. The last attempt, and all attempts without this property, have the times of `timeouts`.",
     },
     Prop {
         name: "methods",
