@@ -57,6 +57,19 @@ struct Races {
     hung: u8,
     /// True if a kept connection has ended without a response.
     lost: bool,
+    /// True if that happened in the present attempt, which was then continued over a new connection.
+    lost_now: bool,
+    /// How often that happened in later attempts, after the first time.
+    lost_more: u8,
+}
+
+impl Races {
+    /// Records that a kept connection has ended without a response. The attempt continues over a new connection, so this
+    /// happens once in an attempt.
+    fn lose(&mut self) {
+        self.lost_more = self.lost_more.saturating_add(u8::from(self.lost));
+        (self.lost, self.lost_now) = (true, true);
+    }
 }
 
 impl Attempts {
@@ -143,13 +156,13 @@ impl Attempts {
         let unprocessed = *error == Error::OriginRefused
             && (has_other || self.next.refused_alone)
             && self.races.unprocessed < UNPROCESSED_MOST;
-        if !safe || !(unprocessed || self.next.fresh && !self.races.lost) {
+        if !safe || !(unprocessed || self.next.fresh && !self.races.lost_now) {
             return false;
         }
         if unprocessed {
             self.races.unprocessed += 1;
         } else {
-            self.races.lost = true;
+            self.races.lose();
         }
         if !self.next.fresh {
             self.next.server = upstream.picker.other(self.key, &self.tried, now).map(ServerNumber::new);
@@ -189,7 +202,8 @@ impl Attempts {
 
     /// The number of attempts that do not count against `retries`.
     fn free(&self) -> u32 {
-        u32::from(self.races.unprocessed + self.races.refused + self.races.hung) + self.answered
+        let Races { unprocessed, refused, hung, lost_more, .. } = self.races;
+        u32::from(unprocessed + refused + hung) + u32::from(lost_more) + self.answered
     }
 
     /// Returns true if the upstream's settings allow an attempt at another server, while nothing was sent.
@@ -213,6 +227,7 @@ impl Attempts {
         let next = upstream.picker.other(self.key, &self.tried, now);
         if next.is_some() || same {
             self.next = NextAttempt { server: next.map(ServerNumber::new), ..NextAttempt::default() };
+            self.races.lost_now = false;
         }
         next.is_some() || same
     }
@@ -247,7 +262,13 @@ impl Attempts {
             && has_other
             && upstream.settings.retries > 0
             && self.races.hung < HUNG_MOST;
-        if !safe || !(refused || hung) && self.made.saturating_sub(free) > upstream.settings.retries {
+        let unprocessed = *error == Error::OriginRefused
+            && (has_other || self.next.refused_alone)
+            && self.races.unprocessed < UNPROCESSED_MOST;
+        let raced = !unprocessed && self.next.fresh && !self.races.lost_now;
+        let raced_again = raced && self.races.lost && upstream.settings.retries > 0;
+        let beyond = refused || hung || raced_again;
+        if !safe || !beyond && self.made.saturating_sub(free) > upstream.settings.retries {
             return false;
         }
         // The last server is asked again only if the failure was not its own and it is up.
@@ -256,16 +277,15 @@ impl Attempts {
         if !same_server && !has_other {
             return false;
         }
-        let unprocessed = *error == Error::OriginRefused
-            && (has_other || self.next.refused_alone)
-            && self.races.unprocessed < UNPROCESSED_MOST;
-        let raced = !unprocessed && self.next.fresh && !self.races.lost;
         if unprocessed {
             self.races.unprocessed += 1;
-        } else if !raced && !active.may_retry(now) {
+        } else if raced {
+            self.races.lose();
+        } else if active.may_retry(now) {
+            self.races.lost_now = false;
+        } else {
             return false;
         }
-        self.races.lost |= raced;
         self.races.refused += u8::from(refused);
         self.races.hung += u8::from(hung);
         if !self.next.fresh {
