@@ -17,16 +17,10 @@ use crate::upstream::origin::Origin;
 impl<'a> Ask<'a> {
     /// Waits for the head of a response, from a second server as well if the request may go to one.
     pub(super) async fn wait_for_head<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
-        let at = match self.hedge_at(asker) {
-            Some(at) => at,
-            None => match poll_fn(|cx| self.poll_head(cx, asker)).await? {
-                HeadWait::Arrived => return Ok(()),
-                HeadWait::InDoubt => {
-                    self.is_doubled = true;
-                    self.began
-                }
-            },
-        };
+        let at = self.hedge_at(asker);
+        if at.is_none() && poll_fn(|cx| self.poll_head(cx, asker)).await? == HeadWait::Arrived {
+            return Ok(());
+        }
         // Boxed, because few requests need it, and it would enlarge the future of every request.
         Box::pin(self.hedged_head(asker, at)).await
     }
@@ -50,16 +44,25 @@ impl<'a> Ask<'a> {
             && self.upstream.settings.send_proxy.is_none()
     }
 
-    /// Waits for the head of a response. At the time `at`, the request is also sent to a second server, and the first
-    /// final response counts.
-    pub(super) async fn hedged_head<A: Asker>(&mut self, asker: &mut A, at: Instant) -> Result<(), Error> {
-        let first = poll_fn(|cx| match self.poll_head(cx, asker) {
-            Poll::Ready(Ok(HeadWait::InDoubt)) => Poll::Ready(None),
-            Poll::Ready(result) => Poll::Ready(Some(result)),
-            Poll::Pending => asker.poll_until(cx, at).map(|()| None),
-        });
-        if let Some(result) = first.await {
-            return result.map(|_| ());
+    /// Waits for the head of a response. At the time `at`, or now if the first server may hang (`None`), the request is also
+    /// sent to a second server, and the first final response counts.
+    pub(super) async fn hedged_head<A: Asker>(
+        &mut self,
+        asker: &mut A,
+        at: Option<Instant>,
+    ) -> Result<(), Error> {
+        let mut in_doubt = at.is_none();
+        if let Some(at) = at {
+            let first = poll_fn(|cx| match self.poll_head(cx, asker) {
+                Poll::Pending => asker.poll_until(cx, at).map(|()| None),
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+            });
+            match first.await {
+                Some(Ok(HeadWait::Arrived)) => return Ok(()),
+                Some(Err(error)) => return Err(error),
+                Some(Ok(HeadWait::InDoubt)) => in_doubt = true,
+                None => {}
+            }
         }
         self.is_doubled = true;
         let mut next = self.begin_second(asker, false);
@@ -67,7 +70,7 @@ impl<'a> Ask<'a> {
             match poll_fn(|cx| self.poll_both(cx, asker, second)).await {
                 Hedged::First(result) => return result,
                 Hedged::Second(origin, head) => {
-                    self.second_has_won(second, *origin, head.status);
+                    self.second_has_won(second, *origin, (head.status, in_doubt));
                     *asker.heads().1 = *head;
                     return Ok(());
                 }
@@ -152,15 +155,21 @@ impl<'a> Ask<'a> {
         asker.poll_deadline(cx, &self.upstream.settings).map(Hedged::First)
     }
 
-    /// Ends the first attempt, because the second server has responded first.
-    fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin, status: u16) {
+    /// Ends the first attempt, because the second server has responded first. If the second attempt began `in_doubt` of the
+    /// first server, that may count as a failure of the first server. A hedge began too early to tell.
+    fn second_has_won(
+        &mut self,
+        second: &mut HedgedAttempt<'a>,
+        origin: Origin,
+        (status, in_doubt): (u16, bool),
+    ) {
         let (upstream, now) = (self.upstream, clock::now());
         let (winner, began, spans) = second.has_won();
         if let (Some(mut loser), Some(server)) = (self.origin.take(), self.attempts.last()) {
             // If the second server has not been much quicker, the request takes long, not the first server.
             let was_quick = status < 400
                 && 2 * now.saturating_duration_since(began) < now.saturating_duration_since(self.began);
-            if was_quick && upstream.judge.may_hang(server, now) {
+            if in_doubt && was_quick && upstream.judge.may_hang(server, now) {
                 upstream.judge.attempt_failed(server, &loser, self.began, now, &Error::OriginHangs);
             } else {
                 upstream.judge.lost(server, self.began, now);
