@@ -134,6 +134,16 @@ impl Origin {
         self.in_flight.set_waiting(waits, now);
     }
 
+    /// Ends the count among the requests of its server.
+    pub(super) fn counts_no_longer(&mut self) {
+        self.in_flight = InFlight::uncounted(self.in_flight.server());
+    }
+
+    /// Returns true if the connection may be reused after the response. HTTP/2 connections always may.
+    pub(super) fn is_kept_alive(&self) -> bool {
+        self.keep_alive || self.h2.is_some()
+    }
+
     /// Makes an HTTP/1 connection serve one client connection alone.
     pub(super) fn belongs_to(&mut self, own: Option<&Arc<OwnConnections>>) {
         if let (Some(own), Some(made)) = (own, &mut self.made) {

@@ -69,6 +69,8 @@ pub(super) struct ServerRecord {
     pub load: Load,
     /// Open connections.
     pub connections: AtomicU32,
+    /// Unwanted responses whose rest is awaited.
+    rests: AtomicU32,
     /// Latencies.
     pub pace: Pace,
     /// Recent attempts and failures.
@@ -114,6 +116,7 @@ impl ServerRecord {
             checked: ProbeResults::default(),
             load: Load::default(),
             connections: AtomicU32::new(0),
+            rests: AtomicU32::new(0),
             pace: Pace::new(),
             outcomes: Outcomes::default(),
             failures: Kinds::default(),
@@ -223,6 +226,13 @@ impl ServerRecord {
         self.connections.fetch_add(1, Ordering::Relaxed);
         OpenConnection(Arc::clone(self))
     }
+
+    /// Counts an unwanted response for as long as the result lives. `None` if there are `most` already.
+    pub(super) fn await_rest(self: &Arc<Self>, most: u32) -> Option<AwaitedRest> {
+        let add = |count| (count < most).then_some(count + 1);
+        self.rests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(AwaitedRest(Arc::clone(self)))
+    }
 }
 
 /// The requests in flight of one server. It has a cache line of its own, because threads change it with
@@ -330,6 +340,16 @@ impl Drop for OpenConnection {
     }
 }
 
+/// Counts an unwanted response whose rest is awaited.
+#[derive(Debug)]
+pub(super) struct AwaitedRest(Arc<ServerRecord>);
+
+impl Drop for AwaitedRest {
+    fn drop(&mut self) {
+        self.0.rests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The number of attempts in a window of time, and of the failed ones among them.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
@@ -396,6 +416,15 @@ mod tests {
         assert_eq!(record.load.get(), 2);
         drop(two);
         assert_eq!(record.load.get(), 0);
+    }
+
+    #[test]
+    fn the_rests_that_are_awaited_are_bounded() {
+        let record = Arc::new(ServerRecord::new());
+        let two = [record.await_rest(2), record.await_rest(2)];
+        assert!(two.iter().all(Option::is_some) && record.await_rest(2).is_none());
+        drop(two);
+        assert!(record.await_rest(1).is_some() && record.await_rest(0).is_none());
     }
 
     #[test]

@@ -7,14 +7,22 @@ use std::time::{Duration, Instant};
 
 use super::opening::Connections;
 use super::origin::Origin;
+use super::record::AwaitedRest;
+use super::server::Server;
 use crate::link::{Link, ReceiveOutcome};
 
 /// The most bytes of a rest that are read. If there are more, the connection is closed or, on HTTP/2, the
 /// stream is reset.
 const MOST: usize = 64 * 1024;
 
-/// The time limit for reading the rest.
-const WITHIN: Duration = Duration::from_secs(2);
+/// The time limit for reading the rest, and the most responses of a server whose rest is awaited at the same time. Beyond
+/// either, the connection is closed or, on HTTP/2, the stream is reset. Without a bound, a server that stalls in bodies that
+/// nobody wants would tie up descriptors.
+const WITHIN: Duration = Duration::from_millis(500);
+const AWAITED_MOST: u32 = 16;
+
+/// The time limit for the end of an HTTP/2 stream without a body.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 impl Connections {
     /// Records bytes after the end of a response on a connection that is no longer used. The client has
@@ -49,7 +57,7 @@ impl Connections {
                 connections.excess.count(u64::from(found));
             }
         };
-        tokio::spawn(tokio::time::timeout(WITHIN, end));
+        tokio::spawn(tokio::time::timeout(ENDS_WITHIN, end));
     }
 
     /// Reads and drops the rest of a response if it is short, so that its connection can be kept.
@@ -68,8 +76,15 @@ impl Connections {
             Poll::Ready(None) => return,
             Poll::Pending => {}
         }
+        let Some(server) = self.servers.get(origin.server()) else { return };
+        let Some(awaited) = may_await_rest(server, &origin) else { return };
+        // The request is over. Only its connection still counts.
+        if server.settings.max_connections.is_none() {
+            origin.counts_no_longer();
+        }
         let connections = Arc::clone(self);
         let drop = async move {
+            let _awaited = awaited;
             poll_fn(|cx| poll_drop(&mut origin, &mut left, cx)).await?;
             let now = connections.clock.now();
             connections.note_excess(&mut origin, now);
@@ -78,6 +93,16 @@ impl Connections {
         };
         tokio::spawn(tokio::time::timeout(WITHIN, drop));
     }
+}
+
+/// Counts a response whose rest is awaited. `None` if its connection cannot be reused, or if too many are awaited: more than
+/// a quarter of the server's connections should not be kept from requests.
+fn may_await_rest(server: &Server, origin: &Origin) -> Option<AwaitedRest> {
+    if !origin.is_kept_alive() {
+        return None;
+    }
+    let most = server.settings.max_connections.map_or(AWAITED_MOST, |most| AWAITED_MOST.min(most / 4));
+    server.record.await_rest(most)
 }
 
 /// Reads and drops the rest of a body. `None` if the rest is longer than `left`, or if the origin
