@@ -51,20 +51,16 @@ function span(seconds) {
 
 const percent = share => (share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0) + " %";
 
-/** A percentile of a histogram, milliseconds: within its bucket as if requests were spread evenly. */
+/** A percentile of a histogram, as far as its buckets tell it: `≤` the upper bound of the bucket that it lies in. */
 function percentile(buckets, bounds, share) {
   const all = sum(buckets);
-  if (all === 0) return null;
+  if (all === 0) return millis(null);
   let left = share * all;
-  for (let bucket = 0; bucket < buckets.length; bucket++) {
-    if (buckets[bucket] > 0 && left <= buckets[bucket]) {
-      const from = bucket === 0 ? 0 : bounds[bucket - 1];
-      const to = bucket < bounds.length ? bounds[bucket] : from;
-      return from + (to - from) * left / buckets[bucket];
-    }
+  for (let bucket = 0; bucket < bounds.length; bucket++) {
+    if (buckets[bucket] > 0 && left <= buckets[bucket]) return "≤ " + millis(bounds[bucket]);
     left -= buckets[bucket];
   }
-  return bounds[bounds.length - 1];
+  return "> " + millis(bounds[bounds.length - 1]);
 }
 
 // ---- elements ----
@@ -168,15 +164,15 @@ function showTiles(figures, before, seconds) {
   put(byId("t-errors"), percent(share));
   put(byId("t-errors-sub"), `${count(failed)} in ${Math.round(seconds)} s`);
   byId("t-errors").parentNode.className = "tile" + (share > 0.05 ? " bad" : share > 0.01 ? " warn" : "");
-  put(byId("t-p50"), millis(percentile(durations, figures.duration_bounds_ms, 0.5)));
+  put(byId("t-p50"), percentile(durations, figures.duration_bounds_ms, 0.5));
   put(byId("t-p50-sub"), `of the last ${Math.round(seconds)} s`);
-  put(byId("t-p99"), millis(percentile(durations, figures.duration_bounds_ms, 0.99)));
-  put(byId("t-p99-sub"), "95th: " + millis(percentile(durations, figures.duration_bounds_ms, 0.95)));
+  put(byId("t-p99"), percentile(durations, figures.duration_bounds_ms, 0.99));
+  put(byId("t-p99-sub"), "95th: " + percentile(durations, figures.duration_bounds_ms, 0.95));
   put(byId("t-connections"), count(figures.connections.active));
   put(byId("t-connections-sub"), counted(figures.requests_active, "request") + " under way");
   const blocked = less(figures.event_loop_blocked.buckets, before.event_loop_blocked.buckets);
   const long = sum(blocked.filter((_, bucket) => bucket >= figures.wait_bounds_ms.findIndex(bound => bound > 10)));
-  put(byId("t-loop"), millis(percentile(blocked, figures.wait_bounds_ms, 0.999)));
+  put(byId("t-loop"), percentile(blocked, figures.wait_bounds_ms, 0.999));
   put(byId("t-loop-sub"), long ? counted(long, "poll") + " over 10 ms" : "99.9 % of polls");
   byId("t-loop").parentNode.className = "tile" + (long > 0 ? " warn" : "");
 }
@@ -233,8 +229,8 @@ function showRows(id, figures, before, seconds, rows, older, keyOf) {
     put(cells[1], count(row.rate));
     put(cells[2], count(row.failed));
     cells[2].className = row.failed ? "n hot" : "n";
-    put(cells[3], millis(percentile(row.durations, figures.duration_bounds_ms, 0.5)));
-    put(cells[4], millis(percentile(row.durations, figures.duration_bounds_ms, 0.99)));
+    put(cells[3], percentile(row.durations, figures.duration_bounds_ms, 0.5));
+    put(cells[4], percentile(row.durations, figures.duration_bounds_ms, 0.99));
     put(cells[5], count(row.total));
   });
 }
@@ -380,8 +376,7 @@ function showFirewall({ firewall }) {
 
 function showSteps(figures, before) {
   const wait = less(figures.offload.wait.buckets, before.offload.wait.buckets);
-  const longest = percentile(wait, figures.wait_bounds_ms, 0.99);
-  put(byId("offload-sub"), `${figures.offload.queue} waiting` + (longest === null ? "" : `, 99 % within ${millis(longest)}`));
+  put(byId("offload-sub"), `${figures.offload.queue} waiting` + (sum(wait) === 0 ? "" : `, 99 % ${percentile(wait, figures.wait_bounds_ms, 0.99)}`));
   const cost = step => step.mean_us * step.runs;
   const told = step => [step.stops && counted(step.stops, "stop"), step.blocked && `${count(step.blocked)} blocked a worker`, step.panics && counted(step.panics, "panic")];
   const steps = figures.steps.slice(0, 6);

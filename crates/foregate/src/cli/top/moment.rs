@@ -86,7 +86,7 @@ impl Moments {
 
 impl TrafficRow {
     /// A percentile of the durations, milliseconds.
-    pub(super) fn percentile(&self, bounds: &[f64], share: f64) -> Option<f64> {
+    pub(super) fn percentile(&self, bounds: &[f64], share: f64) -> Option<Percentile> {
         percentile(&self.durations, bounds, share)
     }
 }
@@ -100,20 +100,39 @@ fn less(mut now: Vec<u64>, before: &[u64]) -> Vec<u64> {
     now
 }
 
-/// A percentile of a histogram, as if the values in a bucket were spread evenly. `None` if the histogram is empty.
-pub(super) fn percentile(buckets: &[u64], bounds: &[f64], share: f64) -> Option<f64> {
+/// A percentile, as far as a histogram tells it: the buckets are those of the metrics.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Percentile {
+    /// It lies in the bucket with this upper bound.
+    AtMost(f64),
+    /// It lies beyond the last bound.
+    Above(f64),
+}
+
+impl Percentile {
+    /// The bound.
+    pub(super) fn bound(self) -> f64 {
+        match self {
+            Self::AtMost(bound) | Self::Above(bound) => bound,
+        }
+    }
+}
+
+/// A percentile of a histogram. `None` if the histogram is empty.
+pub(super) fn percentile(buckets: &[u64], bounds: &[f64], share: f64) -> Option<Percentile> {
     let all: u64 = buckets.iter().sum();
     let mut left = share * all as f64;
     for (number, count) in buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
         let count = *count as f64;
         if left <= count {
-            let from = number.checked_sub(1).and_then(|before| bounds.get(before)).copied().unwrap_or(0.0);
-            let to = bounds.get(number).copied().unwrap_or(from);
-            return Some(from + (to - from) * left / count);
+            let last = bounds.last().copied().unwrap_or_default();
+            return Some(
+                bounds.get(number).map_or(Percentile::Above(last), |bound| Percentile::AtMost(*bound)),
+            );
         }
         left -= count;
     }
-    (all > 0).then(|| bounds.last().copied().unwrap_or_default())
+    (all > 0).then(|| Percentile::Above(bounds.last().copied().unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -122,12 +141,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn percentiles_lie_within_their_buckets() {
+    fn percentiles_are_the_bounds_of_their_buckets() {
         let bounds = [1.0, 10.0];
         assert_eq!(percentile(&[0, 0, 0], &bounds, 0.5), None);
-        assert_eq!(percentile(&[10, 0, 0], &bounds, 0.5), Some(0.5));
-        assert_eq!(percentile(&[50, 50, 0], &bounds, 0.75), Some(5.5));
-        assert_eq!(percentile(&[0, 0, 3], &bounds, 0.99), Some(10.0), "beyond the last end");
+        assert_eq!(percentile(&[10, 0, 0], &bounds, 0.5), Some(Percentile::AtMost(1.0)));
+        assert_eq!(percentile(&[50, 50, 0], &bounds, 0.75), Some(Percentile::AtMost(10.0)));
+        assert_eq!(
+            percentile(&[0, 0, 3], &bounds, 0.99),
+            Some(Percentile::Above(10.0)),
+            "beyond the last end"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::moment::{Moments, TrafficRow, percentile};
+use super::moment::{Moments, Percentile, TrafficRow, percentile};
 use super::terminal::TerminalKey;
 
 /// The most rows of a part if several parts are shown.
@@ -149,7 +149,7 @@ pub(super) fn frame(view: &TopView, moments: &Moments, columns: usize, rows: Opt
     lines
 }
 
-const HELP: [&str; 8] = [
+const HELP: [&str; 9] = [
     "",
     "1 to 6, Tab   all, sites, routes, upstreams, requests, steps",
     "s             sort sites and routes by the next column",
@@ -157,7 +157,8 @@ const HELP: [&str; 8] = [
     "p, Space      pause",
     "h, ?          this help",
     "q, Control-C  quit",
-    "Rates and percentiles are of the last ten seconds.",
+    "Rates and percentiles are of the last ten seconds. <= names the upper bound",
+    "of the bucket of the metrics; those of servers are measured.",
 ];
 
 /// The line that shows the operator's choices.
@@ -198,7 +199,7 @@ fn head(moments: &Moments) -> Vec<String> {
         percent(if all == 0 { 0.0 } else { count as f64 / all as f64 })
     };
     let (durations, bounds) = (moments.counted("/sites/durations"), moments.bounds("duration_bounds_ms"));
-    let latency = |of: f64| millis(percentile(&durations, &bounds, of));
+    let latency = |of: f64| bounded(percentile(&durations, &bounds, of));
     let (blocked, waits) = (moments.counted("/event_loop_blocked/buckets"), moments.bounds("wait_bounds_ms"));
     let long = waits.iter().position(|end| *end > 10.0).unwrap_or(waits.len());
     let long: u64 = blocked.iter().skip(long).sum();
@@ -231,7 +232,7 @@ fn head(moments: &Moments) -> Vec<String> {
             share(0),
         ),
         format!(
-            "latency  p50 {}  p95 {}  p99 {}   under way {}  connections {}",
+            "latency  p50 {}  p95 {}  p99 {}   under way {}  conns {}",
             latency(0.5),
             latency(0.95),
             latency(0.99),
@@ -240,9 +241,9 @@ fn head(moments: &Moments) -> Vec<String> {
         ),
         format!(
             "event loop  p99.9 {}  over 10 ms {long}   offload queue {}  wait p99 {}",
-            millis(percentile(&blocked, &waits, 0.999)),
+            bounded(percentile(&blocked, &waits, 0.999)),
             number("/offload/queue"),
-            millis(percentile(&offload, &waits, 0.99)),
+            bounded(percentile(&offload, &waits, 0.99)),
         ),
         format!(
             "peers {} of {}   cache {} of {} requests   failures {}",
@@ -284,7 +285,7 @@ fn parts(view: &TopView, moments: &Moments) -> Vec<(String, Vec<String>)> {
 
 fn traffic(view: &TopView, moments: &Moments, mut rows: Vec<TrafficRow>) -> Vec<String> {
     let bounds = moments.bounds("duration_bounds_ms");
-    let slow = |row: &TrafficRow| row.percentile(&bounds, 0.99).unwrap_or_default();
+    let slow = |row: &TrafficRow| row.percentile(&bounds, 0.99).map(Percentile::bound).unwrap_or_default();
     rows.retain(|row| view.keeps(&row.name));
     rows.sort_by(|a, b| {
         let by = match view.order {
@@ -299,7 +300,7 @@ fn traffic(view: &TopView, moments: &Moments, mut rows: Vec<TrafficRow>) -> Vec<
     let mut lines =
         vec![format!("{:>9} {:>7} {:>8} {:>8} {:>9}  name", "req/s", "5xx", "p50", "p99", "total")];
     lines.extend(rows.iter().map(|row| {
-        let latency = |share: f64| millis(row.percentile(&bounds, share));
+        let latency = |share: f64| bounded(row.percentile(&bounds, share));
         let (rate, failed, total) = (count(row.rate), count(row.failed as f64), count(row.total as f64));
         format!("{rate:>9} {failed:>7} {:>8} {:>8} {total:>9}  {}", latency(0.5), latency(0.99), row.name)
     }));
@@ -412,6 +413,15 @@ fn percent(share: f64) -> String {
     }
 }
 
+/// A percentile of a histogram, milliseconds: such as `<=2.5 s`.
+fn bounded(percentile: Option<Percentile>) -> String {
+    match percentile {
+        None => millis(None),
+        Some(Percentile::AtMost(bound)) => format!("<={}", millis(Some(bound))),
+        Some(Percentile::Above(bound)) => format!(">{}", millis(Some(bound))),
+    }
+}
+
 fn millis(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
@@ -483,6 +493,7 @@ mod tests {
                 && whole.contains("up             1      2   1.2 ms    90 ms        3  app 127.0.0.1:3000"),
             "{whole}"
         );
+        assert!(whole.contains("latency  p50 <=1.0 ms  p95 <=1.0 ms  p99 <=1.0 ms "), "{whole}");
         assert!(whole.contains("1.2 s  GET busy.example/?[2Jxxx"), "{whole}");
     }
 
