@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
-use self::hanging::{HeadWait, has_another_attempt};
+use self::hanging::{HeadWait, has_another_attempt, poll_try_timeout};
 use super::admission::enter;
 use super::attempts::Attempts;
 use super::authentication;
@@ -437,7 +437,7 @@ impl<'a> Ask<'a> {
         {
             return Poll::Ready(result.map(|()| HeadWait::Arrived));
         }
-        if self.poll_try_timeout(cx, asker).is_ready() {
+        if poll_try_timeout(self, cx, asker).is_ready() {
             return Poll::Ready(Err(Error::TryTimeout));
         }
         if let Poll::Ready(result) = asker.poll_deadline(cx, &self.upstream.settings) {

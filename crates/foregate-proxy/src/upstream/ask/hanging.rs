@@ -40,18 +40,16 @@ pub(super) fn next_look(began: Instant, now: Instant, pause: Duration) -> u32 {
     u32::try_from(after.as_millis() + 1).unwrap_or(u32::MAX)
 }
 
-impl Ask<'_> {
-    /// Ready when the attempt has had the time of `try-timeout`. For a request with a body, the time starts again with each
-    /// part that the origin gets, so that a slow client does not make its origin count as failed.
-    pub(super) fn poll_try_timeout<A: Asker>(&self, cx: &mut Context<'_>, asker: &mut A) -> Poll<()> {
-        let Some(timeout) = self.rules.as_ref().and_then(|rules| rules.try_timeout) else {
-            return Poll::Pending;
-        };
-        let Some(since) = asker.awaits_origin_since() else { return Poll::Pending };
-        let since = if asker.heads().0.length.is_empty() { self.began } else { since };
-        asker.poll_until(cx, since + timeout)
-    }
+/// Ready when the attempt has had the time of `try-timeout`. For a request with a body, the time starts again with each part
+/// that the origin gets, so that a slow client does not make its origin count as failed.
+pub(super) fn poll_try_timeout<A: Asker>(ask: &Ask<'_>, cx: &mut Context<'_>, asker: &mut A) -> Poll<()> {
+    let Some(timeout) = ask.rules.as_ref().and_then(|rules| rules.try_timeout) else { return Poll::Pending };
+    let Some(since) = asker.awaits_origin_since() else { return Poll::Pending };
+    let since = if asker.heads().0.length.is_empty() { ask.began } else { since };
+    asker.poll_until(cx, since + timeout)
+}
 
+impl Ask<'_> {
     /// Ready with an error when the server hangs while the attempt has no part of a response, and without one when it may
     /// hang and the request may be sent to a second server as well.
     pub(super) fn poll_hanging<A: Asker>(

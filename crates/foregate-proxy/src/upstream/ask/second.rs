@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use foregate_wire::BodyLength;
 
-use super::hanging::{HeadWait, next_look};
+use super::hanging::{HeadWait, next_look, poll_try_timeout};
 use super::{Ask, Asker};
 use crate::error::{Error, Side};
 use crate::time::clock;
@@ -17,18 +17,13 @@ use crate::upstream::origin::Origin;
 impl<'a> Ask<'a> {
     /// Waits for the head of a response, from a second server as well if the request may go to one.
     pub(super) async fn wait_for_head<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
-        let at = self.hedge_at(asker);
+        let hedge_after = self.upstream.judge.hedge_after().filter(|_| self.is_fit_for_two(asker));
+        let at = hedge_after.map(|after| self.began + after);
         if at.is_none() && poll_fn(|cx| self.poll_head(cx, asker)).await? == HeadWait::Arrived {
             return Ok(());
         }
         // Boxed, because few requests need it, and it would enlarge the future of every request.
         Box::pin(self.hedged_head(asker, at)).await
-    }
-
-    /// The time at which the request is also sent to a second server; `None` if it may not be.
-    pub(super) fn hedge_at<A: Asker>(&self, asker: &mut A) -> Option<Instant> {
-        let after = self.upstream.judge.hedge_after()?;
-        self.is_fit_for_two(asker).then_some(self.began + after)
     }
 
     /// Returns true if two servers may get the request at the same time.
@@ -146,7 +141,7 @@ impl<'a> Ask<'a> {
         if let Some(error) = failed {
             return Poll::Ready(Hedged::First(Err(error)));
         }
-        if self.origin.is_some() && self.poll_try_timeout(cx, asker).is_ready() {
+        if self.origin.is_some() && poll_try_timeout(self, cx, asker).is_ready() {
             return Poll::Ready(Hedged::First(Err(Error::TryTimeout)));
         }
         if self.poll_second_hanging(cx, asker, second.place()).is_ready() {
