@@ -102,8 +102,11 @@ pub fn open_first(path: &Path) -> io::Result<File> {
     if let Ok(opened) = told.recv_timeout(PIPE_WAIT) {
         return opened;
     }
-    // With both directions, this never waits; it counts as a writer, so that the thread ends.
-    let _ = OpenOptions::new().read(true).write(true).open(path);
+    // With both directions, this never waits; it counts as a writer, so that the thread ends. It is waited for, because it would
+    // take the bytes of the next writer.
+    if let Ok(_both) = OpenOptions::new().read(true).write(true).open(path) {
+        drop(told.recv());
+    }
     Err(io::Error::other(
         "it is a named pipe that no process writes to; start the process that writes before this command",
     ))
