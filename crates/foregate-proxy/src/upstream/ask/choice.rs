@@ -17,8 +17,8 @@ impl Ask<'_> {
         !upstream.picker.takes_requests(now) && !has_session() && rules.pass_over(upstream, now)
     }
 
-    /// Begins the next attempt, as [`Attempts::begin`]. The choice of a server depends on the request as this upstream gets
-    /// it.
+    /// Begins the next attempt, as [`Attempts::begin`](crate::upstream::attempts::Attempts::begin). The choice of a server
+    /// depends on the request as this upstream gets it.
     pub(super) fn begin_attempt(
         &mut self,
         request: &mut Request,
