@@ -88,8 +88,8 @@ impl StapleState {
         }
     }
 
-    /// The state for the status output. `revocation` is the message if the certificate is revoked; `is_demanded` says
-    /// whether the certificate demands a response.
+    /// The state for the status output. `revocation` is the message if the certificate is revoked; `is_demanded` is
+    /// true for a certificate that demands a response.
     pub(crate) fn report(&self, revocation: &str, is_demanded: bool, now: i64) -> StapleReport {
         let until = if self.until > now { self.until } else { 0 };
         let error = self.fault.as_ref().map(|fault| match fault {

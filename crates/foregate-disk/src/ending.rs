@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::inner::Inner;
 
-/// Whether the thread of a directory has ended.
+/// The end of the thread of a directory, for those who wait for it.
 #[derive(Debug, Default)]
 pub(crate) struct WriterEnd {
     ended: Mutex<bool>,

@@ -394,7 +394,7 @@ mod tests {
         assert!(!tier.flush(Duration::from_millis(1)), "the folder is still in use");
         drop(in_use);
         assert!(tier.flush(Duration::from_secs(60)));
-        // What a process that is killed now leaves behind.
+        // The copy is the folder of a process that is killed now.
         let copy = tempfile::tempdir().unwrap();
         for entry in walk(folder.path()) {
             let to = copy.path().join(entry.strip_prefix(folder.path()).unwrap());

@@ -151,8 +151,8 @@ fn warned(path: &Path, warnings: &Warnings) -> Vec<Finding> {
     findings
 }
 
-/// Reads the configuration with the rights of its `user`: the problems that this user has in addition to those of root,
-/// whose warnings are given.
+/// Reads the configuration with the rights of its `user`, and returns the problems of this user that root does not have.
+/// `of_root` has the warnings of root.
 fn as_user(path: &Path, pipeline: &Arc<Pipeline>, settings: &Settings, of_root: &str) -> Option<Finding> {
     const SUBJECT: &str = "user";
     let user = settings.user.as_ref()?;
